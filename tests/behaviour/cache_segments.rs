@@ -281,8 +281,6 @@ fn one_conversion_runs_at_a_time_keeps_no_order_out_and_ends_with_its_command() 
     server.restart();
     hit(&server, "/1");
     let socket = server.site().path("cache/.freewheel/control");
-    // The socket of the process before is there until this one's is.
-    blackbox::until("it listens", PATIENCE, || UnixStream::connect(&socket).ok());
     std::fs::write(&hold, "").expect("the directory is ours");
     let order = |line: &str| {
         let mut stream = UnixStream::connect(&socket).expect("it listens");

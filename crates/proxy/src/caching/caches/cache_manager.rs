@@ -15,6 +15,7 @@ use disk::{Access, Disk, Filesystem, Local};
 use logs::Level;
 use logs::process_log::error_log;
 use logs::wall_clock::Moment;
+use tokio::net::UnixListener;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
@@ -175,11 +176,13 @@ async fn close(local: Local, caches: Vec<Arc<Cache>>, done: std::sync::mpsc::Sen
 /// The maintenance of a cache, from opening to its end.
 async fn keep(local: Local, kept: Weak<Cache>) {
     tokio::task::spawn_local(disk_watch::run(Arc::clone(local.disk()), kept.clone()));
-    let Some(store) = open(&local, &kept).await else {
+    let Some((store, listener)) = open(&local, &kept).await else {
         return;
     };
-    let orders = control::listen(local.clone(), kept.clone(), store.clone());
-    tokio::task::spawn_local(orders);
+    if let Some(listener) = listener {
+        let orders = control::take_orders(listener, local.clone(), kept.clone(), store.clone());
+        tokio::task::spawn_local(orders);
+    }
     if store.is_cold() && walk(&local, &kept, &store).await.is_none() {
         return;
     }
@@ -191,8 +194,8 @@ async fn keep(local: Local, kept: Weak<Cache>) {
     }
 }
 
-/// Opens it, with as many tries as that takes. None: it is no longer referenced.
-async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
+/// Opens it, with as many tries as that takes: its store, and the socket for orders. None: it is no longer referenced.
+async fn open(local: &Local, kept: &Weak<Cache>) -> Option<(Store, Option<UnixListener>)> {
     let (mut has_told, mut retry) = (false, RETRY);
     loop {
         let cache = kept.upgrade()?;
@@ -206,6 +209,11 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
         let directory = cache.zone.directory.clone();
         let opened = Store::open(local, settings).await;
         let is_taken = matches!(opened, Err(Error::InUse));
+        // Before the first hit: orders can be given once responses come from here.
+        let listener = match &opened {
+            Ok((store, _)) => control::listen(local, store).await,
+            Err(_) => None,
+        };
         if cache.is_given_up() {
             return None;
         }
@@ -226,7 +234,7 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<Store> {
                     ),
                 );
                 cache.set_store(store.clone());
-                return Some(store);
+                return Some((store, listener));
             }
             Err(Error::InUse) if has_told => {}
             Err(Error::InUse) => error_log(

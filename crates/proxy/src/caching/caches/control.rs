@@ -155,24 +155,31 @@ impl Answer {
     }
 }
 
-/// Takes orders for as long as the cache is in use and not given up.
-pub(super) async fn listen(local: Local, kept: Weak<Cache>, store: Store) {
+/// The socket for orders to the process that has opened the store. None: there is none, and a line says why.
+pub(super) async fn listen(local: &Local, store: &Store) -> Option<UnixListener> {
     let settings = store.settings();
     let folder = [&settings.directory[..], b"/", JOURNAL_FOLDER.as_bytes()].concat();
     let made = local
         .listen_unix(&folder, NAME.as_bytes(), &settings.pool)
         .await;
     let made = made.map_err(|error| error.to_string()).and_then(listener);
-    let listener = match made {
-        Ok(listener) => listener,
-        Err(why) => {
-            let directory = settings.directory.escape_ascii();
-            return error_log(
-                Level::Warn,
-                format_args!("cache \"{directory}\": \"freewheel cache\" cannot reach it ({why})"),
-            );
-        }
-    };
+    let told = made.inspect_err(|why| {
+        let directory = settings.directory.escape_ascii();
+        error_log(
+            Level::Warn,
+            format_args!("cache \"{directory}\": \"freewheel cache\" cannot reach it ({why})"),
+        );
+    });
+    told.ok()
+}
+
+/// Takes orders for as long as the cache is in use and not given up.
+pub(super) async fn take_orders(
+    listener: UnixListener,
+    local: Local,
+    kept: Weak<Cache>,
+    store: Store,
+) {
     let places = Arc::new(Semaphore::new(ORDERS_MAX));
     let ordered = Ordered {
         local,
