@@ -414,6 +414,63 @@ fn what_came_before_the_cut_is_passed_on() {
     server.forget_log();
 }
 
+/// Also where its end is known before any of it is compressed.
+#[test]
+fn what_came_before_the_cut_is_compressed() {
+    const TOLD: &str = "Content-Type: text/html\r\nContent-Length: 60007\r\n";
+    let origin = Origin::start(|_| {
+        let text = TEXT.repeat(60_000 / TEXT.len() + 1);
+        let head = format!("HTTP/1.1 200 OK\r\n{TOLD}\r\n");
+        Answer::Close([head.as_bytes(), &text[..60_000]].concat())
+    });
+    let codings = match is_nginx() {
+        true => &["gzip"][..],
+        false => &["gzip", "zstd", "br"],
+    };
+    let more = if is_nginx() {
+        ""
+    } else {
+        "zstd on; brotli on;"
+    };
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; gzip on; {more} location / {{ proxy_pass http://{}; }} }}",
+        origin.address()
+    ));
+    for coding in codings {
+        let mut client = server.connect();
+        client.send(format!(
+            "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n"
+        ));
+        let rest = client.rest();
+        let at = rest.windows(4).position(|end| end == b"\r\n\r\n");
+        let (text, is_whole) = unchunked(&rest[at.expect("a head") + 4..]);
+        let mut came = Vec::new();
+        let mut decoder: Box<dyn std::io::Read> = match *coding {
+            "gzip" => Box::new(MultiGzDecoder::new(&text[..])),
+            "zstd" => Box::new(zstd::Decoder::new(&text[..]).expect("it begins so")),
+            _ => Box::new(brotli::Decompressor::new(&text[..], 4096)),
+        };
+        let _ = decoder.read_to_end(&mut came); // Its end is missing.
+        assert_eq!((came.len(), is_whole), (60_000, false), "{coding}");
+    }
+    server.forget_log();
+}
+
+/// The data of chunks, and whether the last one is there.
+fn unchunked(mut chunks: &[u8]) -> (Vec<u8>, bool) {
+    let mut data = Vec::new();
+    while let Some(at) = chunks.windows(2).position(|end| end == b"\r\n") {
+        let size = std::str::from_utf8(&chunks[..at]).expect("a size");
+        let size = usize::from_str_radix(size, 16).expect("a size");
+        if size == 0 {
+            return (data, true);
+        }
+        data.extend_from_slice(&chunks[at + 2..at + 2 + size]);
+        chunks = &chunks[at + 4 + size..];
+    }
+    (data, false)
+}
+
 #[test]
 fn compressed_files_are_found_beside_others() {
     let server = Server::start(if is_nginx() {

@@ -1,6 +1,6 @@
 //! Error pages.
 
-use blackbox::Server;
+use blackbox::{Answer, Origin, Server};
 
 #[test]
 fn a_built_in_page_is_html_and_closes_with_the_server() {
@@ -203,4 +203,73 @@ fn a_page_keeps_the_lines_of_what_it_covers() {
         (reply.status, reply.header("location")),
         (200, Some("http://other.example/"))
     );
+}
+
+/// The lines are there for what chooses the page and makes it.
+#[test]
+fn a_page_is_told_the_lines_of_what_it_covers() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%;
+            location = /named { return 301 /foo; error_page 301 =200 @named; }
+            location @named { if ($sent_http_location ~ foo) { return 200 matched; } return 200 no; }
+            location = /a { error_page 301 =200 /told?to=$sent_http_location; }
+            location = /closed { auth_basic q; auth_basic_user_file %DIR%/html/users; error_page 401 =200 /told?to=$sent_http_www_authenticate; }
+            location = /away { auth_basic q; auth_basic_user_file %DIR%/html/users; error_page 401 http://a/?$sent_http_www_authenticate; }
+            location = /told { return 200 [$args]; } }",
+    );
+    server.file("a/b", "");
+    server.file("users", "");
+    for (target, told) in [
+        ("/named", "matched"),
+        ("/a", "[to=/a/]"),
+        ("/closed", "[to=Basic realm=\"q\"]"),
+    ] {
+        let reply = server.get(target);
+        assert_eq!((reply.status, reply.text().as_str()), (200, told));
+    }
+    let away = server.get("/away");
+    assert_eq!(away.header("location"), Some("http://a/?Basic realm=\"q\""));
+    assert_eq!(away.header("www-authenticate"), Some("Basic realm=\"q\""));
+    server.forget_log();
+}
+
+/// `Last-Modified` of a file is not sent with a failure, that of a server's response is.
+#[test]
+fn a_page_of_a_server_keeps_its_date() {
+    let dated = "Last-Modified: Tue, 14 Nov 2023 22:13:20 GMT\r\n";
+    let origin = Origin::start(move |_| Answer::with("200 OK", dated, "page"));
+    let server = Server::start(&format!(
+        "proxy_cache_path %DIR%/cache keys_zone=c:1m;
+         server {{ listen 127.0.0.1:%PORT%;
+            location /passed {{ error_page 404 /page; return 404; }}
+            location /file {{ error_page 404 /made; return 404; }}
+            location = /made {{ root %DIR%/html; }}
+            location = /page {{ proxy_pass http://{}; proxy_cache c; proxy_cache_valid 200 1h; }} }}",
+        origin.address()
+    ));
+    server.file("made", "page");
+    for (target, date) in [
+        ("/passed", Some("Tue, 14 Nov 2023 22:13:20 GMT")),
+        ("/passed", Some("Tue, 14 Nov 2023 22:13:20 GMT")),
+        ("/file", None),
+    ] {
+        let reply = server.get(target);
+        assert_eq!((reply.status, reply.text().as_str()), (404, "page"));
+        assert_eq!(reply.header("last-modified"), date, "{target}");
+    }
+}
+
+/// `Content-Range: bytes */10` says of a 416 how long the file is, of a 200 nothing.
+#[test]
+fn a_page_with_another_status_than_416_is_no_part() {
+    let server = Server::start(
+        "server { listen 127.0.0.1:%PORT%; location / { error_page 416 =203 /page; } location = /page { return 200 page; } }",
+    );
+    server.file("a", "0123456789");
+    let reply = server.get_with("/a", "Range: bytes=100-\r\n");
+    // nginx looks for the range in the page, too.
+    if !blackbox::is_nginx() {
+        assert_eq!((reply.status, reply.text().as_str()), (203, "page"));
+        assert_eq!(reply.header("content-range"), None);
+    }
 }

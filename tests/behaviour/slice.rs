@@ -243,6 +243,7 @@ fn a_response_that_is_not_the_slice_asked_for_is_not_stored() {
             Some("/gone") => Answer::with("404 Not Found", "", "gone"),
             Some("/etag") => slice(request, "ETag: \"b\"\r\n", WHOLE.len()),
             Some("/length") => slice(request, lines, 17),
+            Some("/short") => Answer::with("206 OK", "Content-Range: bytes 0-5/16\r\n", "0123"),
             Some("/open") => Answer::with("206 OK", "Content-Range: bytes 0-5/*\r\n", "012345"),
             Some("/other") => Answer::with("206 OK", "Content-Range: bytes 1-6/16\r\n", "123456"),
             _ => slice(request, lines, WHOLE.len()),
@@ -255,10 +256,16 @@ fn a_response_that_is_not_the_slice_asked_for_is_not_stored() {
                  proxy_set_header Range $slice_range; proxy_pass http://{}; }} }}",
         origin.address()
     ));
-    for path in ["/status", "/gone", "/etag", "/length", "/open", "/other"] {
+    for path in [
+        "/status", "/gone", "/etag", "/length", "/short", "/open", "/other",
+    ] {
         let cut = server.raw(format!(
             "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
         ));
+        // nginx stores it.
+        if is_nginx() && path == "/short" {
+            continue;
+        }
         // nginx takes any length of the whole.
         if !(is_nginx() && path == "/length") {
             assert!(!cut.ends_with("abcdef"), "{path}: {cut}");

@@ -264,6 +264,35 @@ fn pages_of_other_servers_come_in_pieces() {
 }
 
 #[test]
+fn what_came_before_the_cut_is_shown() {
+    let origin = Origin::start(|request| {
+        let body = match request.target() {
+            "/page" => "A<!--#include virtual=\"/part\"-->B".to_owned(),
+            "/part" => "inner<!".to_owned(),
+            _ => "t".repeat(6000),
+        };
+        let lines = match request.target() {
+            "/page" => format!("Content-Length: {}", body.len()),
+            _ => format!("Content-Length: {}", body.len() + 9),
+        };
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{lines}\r\n\r\n");
+        Answer::Close([head, body].concat().into())
+    });
+    let server = Server::start(&format!(
+        "server {{ listen 127.0.0.1:%PORT%; ssi on; location / {{ proxy_pass http://{}; }} }}",
+        origin.address()
+    ));
+    let page = server.raw("GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(page.contains("inner"), "{page}");
+    for _ in 0..20 {
+        let cut = server.raw("GET /cut HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(cut.matches('t').count() >= 6000, "{} bytes", cut.len());
+        assert!(!cut.ends_with("0\r\n\r\n"), "it is not whole");
+    }
+    server.forget_log();
+}
+
+#[test]
 fn the_head_of_a_stream_that_is_no_page_is_sent_at_once() {
     let origin = TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = origin.local_addr().expect("it is bound");

@@ -20,6 +20,7 @@ pub mod host;
 pub mod media_type;
 pub mod method;
 pub mod range;
+pub mod range_fields;
 pub mod response;
 pub mod response_head;
 pub mod status;

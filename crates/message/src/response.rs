@@ -57,6 +57,8 @@ pub struct Response<F> {
     pub content_length: Option<u64>,
     /// Modification time of the content.
     pub last_modified: Option<Seconds>,
+    /// Whether it is sent with any status: it was a line of a server's response, or is one of the configuration.
+    pub keeps_last_modified: bool,
     /// Entity tag.
     pub etag: Option<ETag>,
     /// `Location`; the server completes one that begins with `/` before it is written.
@@ -102,6 +104,7 @@ impl<F> Response<F> {
             charset: Bytes::new(),
             content_length: None,
             last_modified: None,
+            keeps_last_modified: false,
             etag: None,
             location: None,
             content_encoding: None,
@@ -132,6 +135,7 @@ impl<F> Response<F> {
             charset: self.charset.clone(),
             content_length: self.content_length,
             last_modified: self.last_modified,
+            keeps_last_modified: self.keeps_last_modified,
             etag: self.etag.clone(),
             location: self.location.clone(),
             content_encoding: self.content_encoding.clone(),
@@ -212,9 +216,16 @@ impl<F> Response<F> {
         let is_plain = parsed.is_some_and(|time| crate::date::format(time)[..] == value[..]);
         let has_place = is_plain && matches!(self.status, 200 | 206 | 304);
         self.last_modified = parsed.filter(|_| has_place);
+        self.keeps_last_modified = has_place;
         if !has_place && !value.is_empty() {
             self.headers.push(name, value);
         }
+    }
+
+    /// The `Last-Modified` that is sent: not that of a file with a failure.
+    pub fn sent_last_modified(&self) -> Option<Seconds> {
+        let is_sent = self.keeps_last_modified || matches!(self.status, 200 | 206 | 304);
+        self.last_modified.filter(|_| is_sent)
     }
 
     /// Makes the entity tag weak; removes it if it is not a valid tag.

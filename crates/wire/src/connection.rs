@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use message::RequestHead;
 
 use crate::call_error::call_failed;
@@ -194,24 +193,36 @@ impl Connection {
         timeout: Duration,
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
-        self.next_piece(decoder, timeout, |bytes| out.extend_from_slice(bytes))
-            .await
+        loop {
+            turn::go_on().await;
+            match self
+                .input
+                .try_next_piece(&self.stream, decoder, Some(out))?
+            {
+                ReadProgress::Data => return Ok(()),
+                ReadProgress::Framing => {}
+                ReadProgress::Nothing => self.wait_readable(timeout).await?,
+            }
+        }
     }
 
-    /// As [`Connection::read_body_into`], but only for bytes received already; `None`: there are none.
+    /// As [`Connection::read_body_into`], but only bytes received already; false: there are none.
     ///
     /// # Errors
     /// As [`Connection::read_body_into`], except [`Error::Timeout`].
-    pub fn try_read_body(&mut self, decoder: &mut Decoder) -> Result<Option<Bytes>, Error> {
-        let mut piece = Vec::new();
-        let mut keep = |bytes: &[u8]| piece.extend_from_slice(bytes);
+    pub fn try_read_body_into(
+        &mut self,
+        decoder: &mut Decoder,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        let before = out.len();
         while turn::may_go_on()
             && self
                 .input
-                .try_next_piece(&self.stream, decoder, &mut keep)?
+                .try_next_piece(&self.stream, decoder, Some(out))?
                 == ReadProgress::Framing
         {}
-        Ok((!piece.is_empty()).then(|| piece.into()))
+        Ok(out.len() > before)
     }
 
     /// Reads and discards the rest of a body, for at most `total`, with at most `between` from one read to the next
@@ -233,9 +244,7 @@ impl Connection {
             if left == 0 {
                 return Err(Error::Timeout);
             }
-            let progress = self
-                .input
-                .try_next_piece(&self.stream, decoder, &mut |_| {})?;
+            let progress = self.input.try_next_piece(&self.stream, decoder, None)?;
             if progress == ReadProgress::Nothing {
                 self.wait_readable(between.min(Duration::from_millis(left)))
                     .await?;
@@ -398,25 +407,6 @@ impl Connection {
     }
 
     /// Reads until data arrives, or the end.
-    async fn next_piece(
-        &mut self,
-        decoder: &mut Decoder,
-        timeout: Duration,
-        mut keep: impl FnMut(&[u8]),
-    ) -> Result<(), Error> {
-        loop {
-            turn::go_on().await;
-            match self
-                .input
-                .try_next_piece(&self.stream, decoder, &mut keep)?
-            {
-                ReadProgress::Data => return Ok(()),
-                ReadProgress::Framing => {}
-                ReadProgress::Nothing => self.wait_readable(timeout).await?,
-            }
-        }
-    }
-
     /// Writes once, without waiting: the bytes that `write` appends, `body`, and a few bytes `behind` it. Returns the
     /// unsent rest of the first, and how much of the other two was sent.
     ///

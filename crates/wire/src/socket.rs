@@ -128,6 +128,18 @@ impl Socket {
         Ok(bytes)
     }
 
+    /// Appends the bytes available to `out`, as many as it has room for; returns their number, 0 at the end.
+    ///
+    /// # Errors
+    /// As [`Socket::try_read`].
+    pub(crate) fn try_read_behind(&self, out: &mut Vec<u8>) -> io::Result<usize> {
+        let room = out.capacity() - out.len();
+        self.try_io(Interest::READABLE, room, || {
+            let (got, _) = recv(self, spare_capacity(&mut *out), RecvFlags::empty())?;
+            Ok(got)
+        })
+    }
+
     /// Drops the bytes available; returns their number, 0 at the end. TCP does not even copy them into `scratch`
     /// (MSG_TRUNC, tcp(7)), the length of which is the maximum.
     ///

@@ -75,6 +75,15 @@ impl Stream {
         self.socket.try_read_apart(max)
     }
 
+    /// Appends the bytes available to `out`, as many as it has room for; only where there is no TLS.
+    ///
+    /// # Errors
+    /// As [`Stream::try_read`].
+    pub(crate) fn try_read_behind(&self, out: &mut Vec<u8>) -> io::Result<usize> {
+        debug_assert!(self.tls.is_none(), "its records are not for others");
+        self.socket.try_read_behind(out)
+    }
+
     /// Writes as much as the socket takes. What was not written has to be written next, with TLS: it may be sealed
     /// already.
     ///

@@ -116,7 +116,8 @@ fn bodies_end_where_they_end() {
             next_part(&mut connection, &mut decoder).await.unwrap(),
             "hello"
         );
-        assert_eq!(connection.try_read_body(&mut decoder).unwrap(), None);
+        let outcome = connection.try_read_body_into(&mut decoder, &mut Vec::new());
+        assert!(!outcome.unwrap(), "there is framing alone");
         client
             .write_all(b"abc\r\n0\r\nX: y\r\n\r\nGET /c HTTP/1.0\n\n")
             .unwrap();
@@ -127,6 +128,51 @@ fn bodies_end_where_they_end() {
         assert_eq!(next_part(&mut connection, &mut decoder).await, None);
         assert_eq!(decoder.trailers().len(), 1);
         assert_eq!(uri_of_next(&mut connection).await.unwrap(), "/c");
+    });
+}
+
+/// Room for what is left of the body, and for what is not: straight from the socket, and through the scratch buffer.
+#[test]
+fn a_large_body_goes_straight_to_where_there_is_room() {
+    const LEN: usize = 300_000;
+    on_connection(async |mut connection, mut client, _| {
+        let body: Vec<u8> = (0..LEN).map(|at| (at / 7) as u8).collect();
+        let sent = [&body[..], b"GET /next HTTP/1.0\n\n"].concat();
+        let sender = std::thread::spawn(move || {
+            client.write_all(&sent).unwrap();
+            client
+        });
+        let mut decoder = Decoder::new(Framing::Length(LEN as u64), 0);
+        let mut come = Vec::with_capacity(100_000);
+        while !decoder.is_end() {
+            let left = decoder.remaining().unwrap() as usize;
+            if come.len() == come.capacity() {
+                let is_half = come.len() < LEN / 2;
+                come.reserve_exact(if is_half {
+                    100_000.min(left)
+                } else {
+                    left + 50_000
+                });
+            }
+            let reading = connection.read_body_into(&mut decoder, LONG, &mut come);
+            reading.await.unwrap();
+        }
+        assert!(come == body, "{} bytes", come.len());
+        assert_eq!(uri_of_next(&mut connection).await.unwrap(), "/next");
+        let mut client = sender.join().unwrap();
+
+        let mut decoder = Decoder::new(Framing::Length(LEN as u64), 0);
+        client.write_all(&body[..50_000]).unwrap();
+        drop(client);
+        let mut come = Vec::with_capacity(LEN);
+        let outcome = loop {
+            let reading = connection.read_body_into(&mut decoder, LONG, &mut come);
+            if let Err(error) = reading.await {
+                break error;
+            }
+        };
+        assert!(matches!(outcome, Error::Closed), "{outcome}");
+        assert_eq!(come, body[..50_000]);
     });
 }
 

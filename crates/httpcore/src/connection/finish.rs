@@ -96,10 +96,10 @@ pub(super) async fn judge<R: Responder>(
     response: Box<Response>,
 ) -> Option<Box<Response>> {
     give_body_up(request);
-    let mut outcome = Ok(None);
+    let mut outcome = Ok(false);
     for _ in 0..READS_AHEAD_MAX {
-        outcome = request.transport.try_read_body();
-        if !matches!(outcome, Ok(Some(_))) {
+        outcome = request.transport.try_read_body(&mut Vec::new());
+        if !matches!(outcome, Ok(true)) {
             break;
         }
     }

@@ -152,9 +152,7 @@ fn frame(request: &mut Request, response: &mut Response) -> Delivery {
     let status = response.status;
     let is_bodiless = matches!(status, 100..=199 | 204 | 304);
     let has_trailers = request.late_trailers.is_some();
-    if !matches!(status, 200 | 206 | 304) {
-        response.last_modified = None;
-    }
+    response.last_modified = response.sent_last_modified();
     if status == 204 {
         response.content_type = Bytes::new();
         response.content_length = None;

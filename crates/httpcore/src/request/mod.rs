@@ -4,6 +4,7 @@
 //! the steps themselves. Invariant: `server` and `location` are always valid in `settings`.
 
 pub mod body;
+mod covered;
 mod error_log;
 mod matches;
 pub mod memo;
@@ -423,38 +424,6 @@ impl Request {
             out.extend_from_slice(to);
             out.push(b'"');
         });
-    }
-
-    /// Keeps the header lines of a failure for the page that is shown in its place.
-    pub fn keep_lines(&mut self, mut failure: Failure) {
-        if failure.location.is_some() || !failure.headers.is_empty() || failure.varies {
-            if let Some(before) = self.covered.take() {
-                failure.varies |= before.varies;
-                failure.headers.splice(0..0, before.headers);
-            }
-            self.covered = Some(Box::new(failure));
-        }
-    }
-
-    /// Gives the response the status of the failure that it covers.
-    pub fn take_over_status(&self, response: &mut Response) {
-        if let Some(status) = self.error_status {
-            response.status = status;
-            response.status_line = None;
-        }
-    }
-
-    /// Gives the response the header lines of the failure that it covers.
-    pub fn take_over_lines(&mut self, response: &mut Response) {
-        let Some(covered) = self.covered.take() else {
-            return;
-        };
-        if response.location.is_none() && response.headers.get(b"Location").is_none() {
-            response.location = covered.location;
-        }
-        // The response's own lines come last: of two cookies of the same name, browsers keep the last one.
-        response.headers.prepend(covered.headers);
-        response.vary_accept_encoding |= covered.varies;
     }
 
     /// Counts the bytes that the socket took since it had taken `before`; `head_bytes` of them are the head.

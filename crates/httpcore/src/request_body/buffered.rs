@@ -46,17 +46,19 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
         Framing::Length(length) if may_exceed && length < size.saturating_add(size / 4) => length,
         _ => size,
     };
-    let mut memory = Vec::with_capacity(memory_max.min(RESERVED_MAX) as usize);
-    memory.extend_from_slice(&begun);
-    let mut counted = charge(Holder::RequestBodies, memory.capacity());
+    let mut memory = begun.to_vec();
+    let mut counted = charge(Holder::RequestBodies, memory.len());
     let mut spool = None;
     while !request.transport.is_body_over() {
+        if spool.is_none() {
+            make_room(&mut memory, framing, memory_max);
+        }
         read_once(request, &mut memory).await?;
-        counted.set(memory.capacity());
+        counted.set(memory.len());
         let is_full = memory.len() as u64 >= memory_max && !memory.is_empty();
         if is_full && !request.transport.is_body_whole() {
             fill_part(request, &mut memory)?;
-            counted.set(memory.capacity());
+            counted.set(memory.len());
         }
         if is_full && !request.transport.is_body_whole() {
             write(request, &mut spool, std::mem::take(&mut memory)).await?;
@@ -81,6 +83,21 @@ pub(super) async fn read(request: &mut Request, begun: Bytes) -> Result<Stored, 
             limit: files::disk_limit(request),
         },
     ))
+}
+
+/// Makes room for what comes of a body that is kept in memory: for all of it once a part has come, so that it need not move.
+/// Room that nothing has come to is none of the system's memory.
+fn make_room(memory: &mut Vec<u8>, framing: Framing, memory_max: u64) {
+    if memory.len() < memory.capacity() {
+        return;
+    }
+    let known = match framing {
+        Framing::Length(length) if length > memory_max => return,
+        Framing::Length(length) if memory.len() as u64 >= RESERVED_MAX => length,
+        Framing::Length(length) => length.min(RESERVED_MAX),
+        _ => memory_max.min(RESERVED_MAX),
+    };
+    memory.reserve_exact((known as usize).saturating_sub(memory.len()));
 }
 
 /// Reads what has come already, so that it is written in one go; nothing while memory is scarce.

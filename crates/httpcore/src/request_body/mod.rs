@@ -123,10 +123,9 @@ pub async fn pass(request: &mut Request) -> Result<RequestBody, Outcome> {
 /// body, which is then complete.
 fn read_ready(request: &mut Request, out: &mut Vec<u8>, enough: u64) -> Result<(), Outcome> {
     while (out.len() as u64) < enough {
-        let piece = request.transport.try_read_body();
-        match piece.map_err(|error| failed(request, error))? {
-            Some(piece) => out.extend_from_slice(&piece),
-            None => break,
+        let has_come = request.transport.try_read_body(out);
+        if !has_come.map_err(|error| failed(request, error))? {
+            break;
         }
     }
     Ok(())

@@ -70,6 +70,8 @@ fn show(request: &mut Request, page: &Page, failure: Failure) -> Cover {
         Overwrite::Answer => request.error_status = None,
         Overwrite::Code(code) => request.error_status = Some(code),
     }
+    // Before the target is evaluated, which may name them (`$sent_http_location`).
+    request.keep_lines(failure);
     let target = request.evaluate(&page.target);
     match target.first() {
         Some(b'/') => {
@@ -82,22 +84,19 @@ fn show(request: &mut Request, page: &Page, failure: Failure) -> Cover {
             } else {
                 request.args = None;
             }
-            request.keep_lines(failure);
             Cover::Redirect(Target::Uri(uri, args))
         }
-        Some(b'@') => {
-            request.keep_lines(failure);
-            Cover::Redirect(Target::Named(target))
-        }
+        Some(b'@') => Cover::Redirect(Target::Named(target)),
         _ => {
             let status = match page.overwrite {
                 Overwrite::Code(code @ (301 | 302 | 303 | 307 | 308)) => code,
                 _ => 302,
             };
             request.error_status = Some(status);
+            let kept = request.take_kept_lines();
             let away = Failure {
-                headers: failure.headers,
-                varies: failure.varies,
+                headers: kept.headers,
+                varies: kept.varies,
                 ..Failure::redirect(status, target)
             };
             // As in nginx, whatever the redirect's status.

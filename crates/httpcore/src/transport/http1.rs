@@ -11,7 +11,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use disk::{OpenFile, Sink};
 use message::{Header, RequestHead, Version};
 use runtime::{IdleEntry, Waiting};
@@ -110,8 +109,8 @@ impl Http1 {
         self.body.set_limit(limit);
     }
 
-    pub(super) fn try_read_body(&mut self) -> Result<Option<Bytes>, wire::Error> {
-        self.link.wire.try_read_body(&mut self.body)
+    pub(super) fn try_read_body(&mut self, out: &mut Vec<u8>) -> Result<bool, wire::Error> {
+        self.link.wire.try_read_body_into(&mut self.body, out)
     }
 
     pub(super) async fn read_body(

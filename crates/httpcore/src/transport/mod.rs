@@ -18,7 +18,6 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use disk::{Access, Local, OpenFile};
 use message::Header;
 
@@ -226,12 +225,12 @@ impl Transport {
         on!(self, it => it.limit_body(limit), none => ());
     }
 
-    /// The bytes of the body that have arrived; `None`: there are none.
+    /// Appends bytes of the body that have arrived to `out`; false: there are none.
     ///
     /// # Errors
     /// The body is malformed, or the transport failed.
-    pub fn try_read_body(&mut self) -> Result<Option<Bytes>, wire::Error> {
-        on!(self, it => it.try_read_body(), none => Ok(None))
+    pub fn try_read_body(&mut self, out: &mut Vec<u8>) -> Result<bool, wire::Error> {
+        on!(self, it => it.try_read_body(out), none => Ok(false))
     }
 
     /// Appends the next bytes of the body to `out`; nothing only at the end. `timeout` applies to this piece.

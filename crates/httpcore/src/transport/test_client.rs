@@ -93,10 +93,13 @@ impl TestClient {
 
     pub(super) fn limit_body(&mut self, _: u64) {}
 
-    pub(super) fn try_read_body(&mut self) -> Result<Option<Bytes>, wire::Error> {
-        let piece = self.unread.pop_front();
-        self.read += piece.as_ref().map_or(0, |piece| piece.len() as u64);
-        Ok(piece)
+    pub(super) fn try_read_body(&mut self, out: &mut Vec<u8>) -> Result<bool, wire::Error> {
+        let Some(piece) = self.unread.pop_front() else {
+            return Ok(false);
+        };
+        self.read += piece.len() as u64;
+        out.extend_from_slice(&piece);
+        Ok(true)
     }
 
     pub(super) async fn read_body(
@@ -104,8 +107,7 @@ impl TestClient {
         _: Duration,
         out: &mut Vec<u8>,
     ) -> Result<(), BodyStop> {
-        let piece = self.try_read_body().map_err(BodyStop::Failed)?;
-        out.extend_from_slice(&piece.unwrap_or_default());
+        self.try_read_body(out).map_err(BodyStop::Failed)?;
         Ok(())
     }
 

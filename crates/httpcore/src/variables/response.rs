@@ -5,6 +5,7 @@ use std::io::Write as _;
 use bytes::Bytes;
 use logs::Level;
 
+use crate::Failure;
 use crate::request::Request;
 use crate::transport::Transport;
 
@@ -78,7 +79,8 @@ fn set_limit_rate(request: &mut Request, value: Bytes) {
 
 fn header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
     let Some(response) = &request.response else {
-        return false;
+        let covered = request.covered();
+        return covered.is_some_and(|failure| line_of(failure, rest, out));
     };
     match rest {
         b"connection" => put(
@@ -111,6 +113,17 @@ fn header(request: &Request, rest: &[u8], out: &mut Vec<u8>) -> bool {
                 Some(value) if !has_several => put(&value, out),
                 _ => joined(lines, rest, b", ", out),
             }
+        }
+    }
+}
+
+/// A header line of a failure, for the page that is shown in its place.
+fn line_of(failure: &Failure, rest: &[u8], out: &mut Vec<u8>) -> bool {
+    match (rest, &failure.location) {
+        (b"location", Some(location)) => put(location, out),
+        _ => {
+            let lines = failure.headers.iter();
+            joined(lines.map(|h| (&h.name[..], &h.value[..])), rest, b", ", out)
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What is read of a client's connection: into the loop's scratch buffer, and from there to where it belongs.
+//! What is read of a client's connection: into the loop's scratch buffer, and from there to where it belongs; data of a
+//! large body straight to where there is room for it.
 //!
 //! Apart from the connection, since a body may go on while something is sent. Invariant: only bytes that came too early are
 //! kept (`unread`).
@@ -12,6 +13,9 @@ use crate::event_loop::Loop;
 use crate::http1::body_decoder::{BodyFault, Decoder, decode};
 use crate::stream::Stream;
 use crate::turn;
+
+/// Minimum of room, in bytes, that is read into without a copy; smaller reads would cost more calls than they save.
+const STRAIGHT_MIN: usize = 32 * 1024;
 
 /// What is read of a connection: bytes that came too early, and the way to more.
 pub struct Input {
@@ -42,8 +46,7 @@ impl Input {
     ) -> Poll<Result<(), Error>> {
         loop {
             ready!(turn::poll_go_on(cx));
-            let mut keep = |bytes: &[u8]| out.extend_from_slice(bytes);
-            match self.try_next_piece(stream, decoder, &mut keep)? {
+            match self.try_next_piece(stream, decoder, Some(out))? {
                 ReadProgress::Data => return Poll::Ready(Ok(())),
                 ReadProgress::Framing => {}
                 ReadProgress::Nothing => {
@@ -66,32 +69,36 @@ impl Input {
         Ok(take(&scratch[..count], &mut self.unread))
     }
 
+    /// Takes what has come, once; data goes behind the content of `out`, or nowhere.
     pub(super) fn try_next_piece(
         &mut self,
         stream: &Stream,
         decoder: &mut Decoder,
-        keep: &mut impl FnMut(&[u8]),
+        mut out: Option<&mut Vec<u8>>,
     ) -> Result<ReadProgress, Error> {
         if decoder.is_end() {
             return Ok(ReadProgress::Data);
         }
         let before = decoder.received();
         if !self.unread.is_empty() {
-            let used = decode(decoder, &self.unread, keep)?;
+            let used = decode(decoder, &self.unread, |data| keep(&mut out, data))?;
             self.unread.drain(..used);
             if self.unread.is_empty() {
                 self.unread = Vec::new();
             }
         } else {
-            let outcome = self.read_once(stream, |bytes, unread| {
-                let used = decode(decoder, bytes, keep)?;
-                unread.extend_from_slice(&bytes[used..]);
-                Ok::<bool, BodyFault>(bytes.is_empty())
-            });
-            let is_closed = match outcome {
-                Ok(outcome) => outcome?,
-                Err(error) if is_would_block(&error) => return Ok(ReadProgress::Nothing),
-                Err(error) => return Err(error.into()),
+            let read = match out {
+                Some(out) if is_straight(stream, decoder, out) => {
+                    self.read_straight(stream, decoder, out)
+                }
+                out => self.read_decoded(stream, decoder, out),
+            };
+            let is_closed = match read {
+                Ok(count) => count == 0,
+                Err(Error::Io(error)) if is_would_block(&error) => {
+                    return Ok(ReadProgress::Nothing);
+                }
+                Err(error) => return Err(error),
             };
             if is_closed {
                 return if decoder.may_close() {
@@ -107,6 +114,47 @@ impl Input {
         } else {
             ReadProgress::Framing
         })
+    }
+
+    /// Reads data into the room that `out` has; the number of bytes, 0 at the end.
+    fn read_straight(
+        &mut self,
+        stream: &Stream,
+        decoder: &mut Decoder,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, Error> {
+        let before = out.len();
+        let count = stream.try_read_behind(out)?;
+        self.received += count as u64;
+        turn::spend_part(decoder.decode(&out[before..])?.used);
+        Ok(count)
+    }
+
+    /// Reads into the scratch buffer, and keeps what is data of it; the number of bytes, 0 at the end.
+    fn read_decoded(
+        &mut self,
+        stream: &Stream,
+        decoder: &mut Decoder,
+        mut out: Option<&mut Vec<u8>>,
+    ) -> Result<usize, Error> {
+        let read = self.read_once(stream, |bytes, unread| {
+            let used = decode(decoder, bytes, |data| keep(&mut out, data))?;
+            unread.extend_from_slice(&bytes[used..]);
+            Ok::<usize, BodyFault>(bytes.len())
+        });
+        Ok(read??)
+    }
+}
+
+/// Whether what comes next is nothing but data, and may be read into the room that `out` has, past the scratch buffer.
+fn is_straight(stream: &Stream, decoder: &Decoder, out: &Vec<u8>) -> bool {
+    let room = out.capacity() - out.len();
+    room >= STRAIGHT_MIN && room as u64 <= decoder.plain_bytes() && stream.clear_socket().is_some()
+}
+
+fn keep(out: &mut Option<&mut Vec<u8>>, data: &[u8]) {
+    if let Some(out) = out {
+        out.extend_from_slice(data);
     }
 }
 

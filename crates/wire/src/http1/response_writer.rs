@@ -125,7 +125,7 @@ fn entity_lines<F>(out: &mut Vec<u8>, response: &Response<F>) {
             itoa::Buffer::new().format(length).as_bytes(),
         );
     }
-    if let (Some(time), 200 | 206 | 304) = (response.last_modified, response.status) {
+    if let Some(time) = response.sent_last_modified() {
         safe_line(out, b"Last-Modified: ", &date::format(time));
     }
 }

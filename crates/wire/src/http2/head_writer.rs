@@ -83,7 +83,7 @@ fn entity_fields<F>(out: &mut Vec<u8>, response: &Response<F>) {
     if let Some(length) = response.content_length {
         content_length(out, length);
     }
-    if let (Some(time), 200 | 206 | 304) = (response.last_modified, response.status) {
+    if let Some(time) = response.sent_last_modified() {
         indexed_name(out, index::LAST_MODIFIED, &date::format(time));
     }
 }

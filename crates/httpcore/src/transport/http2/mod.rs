@@ -18,7 +18,6 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use disk::{Access, Local, OpenFile, Sink};
 use message::{Body, Framing, Header, RequestHead};
 use runtime::Waiting;
@@ -160,10 +159,10 @@ impl Http2 {
         Rc::clone(&self.body)
     }
 
-    pub(super) fn try_read_body(&mut self) -> Result<Option<Bytes>, wire::Error> {
-        let mut piece = Vec::new();
-        self.body.read_into(&mut piece)?;
-        Ok((!piece.is_empty()).then(|| piece.into()))
+    pub(super) fn try_read_body(&mut self, out: &mut Vec<u8>) -> Result<bool, wire::Error> {
+        let before = out.len();
+        self.body.read_into(out)?;
+        Ok(out.len() > before)
     }
 
     pub(super) async fn read_body(

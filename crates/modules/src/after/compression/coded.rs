@@ -230,6 +230,11 @@ impl<C: Coder> Coded<C> {
                 self.input = bytes;
                 self.goal = FlushMode::Take;
             }
+            // What the coder has taken comes before it.
+            Poll::Ready(Some(Err(error))) if self.since_flush > 0 => {
+                self.failure = Some(error);
+                self.goal = FlushMode::Flush;
+            }
             Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
             Poll::Ready(None) => self.goal = FlushMode::End,
             // If only the turn's budget is used up, more may be ready: no flush yet.
@@ -321,6 +326,7 @@ impl<C: Coder> Coded<C> {
 
     /// Passes on what came before a failure, which then is the next result.
     fn fail(&mut self, failure: BodyError) -> Result<Bytes, BodyError> {
+        self.is_busy = false;
         if self.held.is_empty() {
             return Err(failure);
         }
@@ -342,7 +348,9 @@ impl<C: Coder> Coded<C> {
         if self.is_over {
             return Poll::Ready(None);
         }
-        if let Some(failure) = self.failure.take() {
+        if !self.is_busy
+            && let Some(failure) = self.failure.take()
+        {
             return Poll::Ready(Some(Err(failure)));
         }
         if !std::mem::replace(&mut self.is_counted, true) {

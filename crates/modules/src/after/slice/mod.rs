@@ -4,7 +4,6 @@
 //! whole, from which the range step then cuts the client's range; `Slices` is its body. Invariant: only complete slices
 //! of the same answer are put together; otherwise the connection is closed.
 
-mod range;
 mod source;
 
 use std::cell::{Cell, OnceCell};
@@ -17,6 +16,7 @@ use config::{Size, directives};
 use disk::OpenFile;
 use logs::Level;
 use message::range::RangeOutcome;
+use message::range_fields::{ContentRange, start_of as start_of_range};
 use message::response::Ranges;
 use message::{Body, ETag, HeaderId, ResponseHead};
 
@@ -27,7 +27,6 @@ use httpcore::request::Request;
 use httpcore::request::state::State;
 use httpcore::subrequest;
 
-use range::ContentRange;
 use source::Slices;
 
 /// The log's sentence for a request whose slices cannot be put together.
@@ -147,7 +146,7 @@ fn wanted(request: &Request) -> u64 {
     if head.get(HeaderId::IfRange).is_some() {
         return 0;
     }
-    head.get(HeaderId::Range).map_or(0, range::start_of)
+    head.get(HeaderId::Range).map_or(0, start_of_range)
 }
 
 /// The first slice and the properties of the whole.

@@ -67,6 +67,8 @@ pub(super) struct Composed {
     /// The part of the current piece that has not been parsed.
     piece: Bytes,
     is_over: bool,
+    /// The end of the body, behind what came before it.
+    failure: Option<BodyError>,
     places: VecDeque<Place>,
     waiting: Waiting,
     trailers: Vec<Header>,
@@ -82,6 +84,7 @@ impl Composed {
             inside: Inside::new(request, body),
             piece: Bytes::new(),
             is_over: false,
+            failure: None,
             places: VecDeque::new(),
             waiting: Waiting::No,
             trailers: Vec::new(),
@@ -166,10 +169,13 @@ impl Composed {
                 let Poll::Ready(value) = value.as_mut().poll(cx) else {
                     return Ok(false);
                 };
-                if let Some(value) = value? {
-                    self.page.set(name, &value);
-                }
+                let set = value.map(|value| {
+                    if let Some(value) = value {
+                        self.page.set(name, &value);
+                    }
+                });
                 self.waiting = Waiting::No;
+                set?;
             }
         }
         Ok(!self.is_over && self.places.len() < PARTS_MAX && self.waiting_bytes() < AHEAD_MAX)
@@ -252,7 +258,11 @@ impl Source<Rc<OpenFile>> for Composed {
         loop {
             let was_begun = self.is_begun();
             let went_on = was_begun && self.go_on(cx);
-            let was_read = self.read(cx)?;
+            let was_read = self.read(cx).unwrap_or_else(|error| {
+                self.end();
+                self.failure = Some(error);
+                true
+            });
             // All that is there of the page is read before anything else, up to what must be waited for.
             let is_first_read = match self.piece.is_empty() {
                 true => was_read,
@@ -270,7 +280,7 @@ impl Source<Rc<OpenFile>> for Composed {
             // Another place is the one that is shown, and may begin.
             let was_shown = self.places.len() < places;
             if self.is_over && self.places.is_empty() {
-                return Poll::Ready(None);
+                return Poll::Ready(self.failure.take().map(Err));
             }
             // The rest of this turn's work is done in the next one.
             ready!(turn::poll_go_on(cx));

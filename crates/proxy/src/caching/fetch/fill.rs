@@ -25,6 +25,7 @@ use disk::memory::MemoryLevel;
 use disk::memory::level::level;
 use logs::wall_clock::Moment;
 use message::date::Seconds;
+use message::range_fields::ContentRange;
 use message::{BodyError, HeaderId, RequestHead, ResponseFraming, ResponseHead};
 use runtime::{Loop, Seat};
 use tokio::sync::{mpsc, oneshot};
@@ -161,6 +162,13 @@ fn expected(answer: &UpstreamResponse) -> u64 {
     }
 }
 
+/// Whether a body of this length is not the part of a whole that its head says it is. (A response to HEAD has none.)
+fn is_another_part(head: &ResponseHead, body_len: u64) -> bool {
+    let part = head.get(HeaderId::ContentRange);
+    let part = part.and_then(ContentRange::parse);
+    head.status == 206 && body_len > 0 && part.is_some_and(|part| part.body_len() != body_len)
+}
+
 /// The ending for a failure to get a response.
 fn ending(none: NoAnswer) -> Ending {
     match none.failure {
@@ -254,7 +262,7 @@ impl FillContext {
                 let mut body = answer.body;
                 self.buffer(&answer.head, &mut body);
                 filler.set_head(answer.head, Sharing::Private);
-                if in_place::boxed(|| self.pump(&filler, body)).await {
+                if in_place::boxed(|| self.pump(&filler, body)).await.is_some() {
                     filler.finish();
                 }
             }
@@ -351,8 +359,7 @@ impl FillContext {
                     (None, false) => "too much waits to be written already",
                 });
         }
-        let expected = expected(&answer);
-        let head = answer.head;
+        let (expected, head) = (expected(&answer), answer.head);
         let saving = |body| {
             Box::new(EntryToWrite {
                 cache: Arc::clone(&self.cache),
@@ -375,7 +382,8 @@ impl FillContext {
         };
         match answer.body {
             UpstreamBody::Whole(body) => {
-                let is_saved = is_saved && !self.has_newer(&filler, &key);
+                let is_whole = !is_another_part(&head, body.len() as u64);
+                let is_saved = is_saved && is_whole && !self.has_newer(&filler, &key);
                 let unfound = filler.finish_with(Arc::clone(&head), body.clone(), is_saved);
                 let saving =
                     unfound.map(|unfound| saving(write_entry::BodySource::Whole(body, unfound)));
@@ -426,11 +434,15 @@ impl FillContext {
             }
         };
         let come = async {
-            let is_whole = self.pump(&filler, body).await;
-            if self.has_newer(&filler, &key) {
+            let whole_len = self.pump(&filler, body).await;
+            let head = filler.fill().head();
+            let is_other = whole_len
+                .zip(head)
+                .is_some_and(|(len, head)| is_another_part(&head, len));
+            if is_other || self.has_newer(&filler, &key) {
                 filler.stop_storing();
             }
-            if is_whole {
+            if whole_len.is_some() {
                 filler.finish();
             }
             // As above: what is only waiting for the disk takes no connection's place.
@@ -439,15 +451,15 @@ impl FillContext {
         tokio::join!(come, save);
     }
 
-    /// Hands on the origin's body. True: all of it. A slow disk does not hold it back for long, and a silent origin is
+    /// Hands on the origin's body; the number of its bytes if that was all of it. A slow disk does not hold it back for long, and a silent origin is
     /// left as soon as the rest is not needed.
-    async fn pump(&self, filler: &Filler, mut body: UpstreamBody) -> bool {
-        let mut patience = DISK_PATIENCE;
+    async fn pump(&self, filler: &Filler, mut body: UpstreamBody) -> Option<u64> {
+        let (mut patience, mut len) = (DISK_PATIENCE, 0);
         loop {
             let piece = tokio::select! {
                 biased;
                 piece = body.piece() => piece,
-                Unwanted = filler.unwanted() => return false,
+                Unwanted = filler.unwanted() => return None,
             };
             let Some(piece) = piece else { break };
             let piece = match piece {
@@ -457,19 +469,20 @@ impl FillContext {
                     if matches!(error, BodyError::Invalid) {
                         filler.spoil();
                     }
-                    return false;
+                    return None;
                 }
             };
+            len += piece.len() as u64;
             let given_up = || self.cache.shed("the disk is slower than the origin");
             let backpressure = &self.cache.backpressure;
             let pushed = backpressure.push(&self.loop_, filler, piece, &mut patience, given_up);
             // A body that is not in the cache's file need not wait for its followers either.
             if !body.ahead_of(pushed, || !filler.is_storing()).await {
-                return false;
+                return None;
             }
         }
         filler.set_trailers(body.trailers());
-        true
+        Some(len)
     }
 
     /// Ends a fill whose stored response has not changed, by the origin's word. No client waits for the disk to record

@@ -1,8 +1,8 @@
-//! Parses the range headers, as far as slices need them.
+//! Parses the range fields (RFC 9110, 14.2 and 14.4) of one range, as far as slices need them.
 
 /// `Content-Range` of a 206: the bytes from `start` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ContentRange {
+pub struct ContentRange {
     /// First byte.
     pub start: u64,
     /// The byte after the last one.
@@ -12,9 +12,15 @@ pub(super) struct ContentRange {
 }
 
 impl ContentRange {
+    /// Number of bytes.
+    #[must_use]
+    pub fn body_len(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+
     /// Parses `bytes 0-1/100` or `bytes 0-1/*`; blanks may stand between the parts.
     #[must_use]
-    pub(super) fn parse(value: &[u8]) -> Option<ContentRange> {
+    pub fn parse(value: &[u8]) -> Option<ContentRange> {
         let mut rest = value.strip_prefix(b"bytes ")?;
         let start = number(&mut rest)?;
         sign(&mut rest, b'-')?;
@@ -34,7 +40,7 @@ impl ContentRange {
 
 /// The start of the only range in a `Range` header; 0 for several, for ranges counted from the end, and for none.
 #[must_use]
-pub(super) fn start_of(value: &[u8]) -> u64 {
+pub fn start_of(value: &[u8]) -> u64 {
     const UNIT: &[u8] = b"bytes=";
     let is_bytes = value.len() > UNIT.len() && value[..UNIT.len()].eq_ignore_ascii_case(UNIT);
     if !is_bytes || value.contains(&b',') {
@@ -69,6 +75,8 @@ mod tests {
             Some((found.start, found.end, found.complete))
         };
         assert_eq!(parse("bytes 0-1/100"), Some((0, 2, Some(100))));
+        let part = ContentRange::parse(b"bytes 5-9/10").unwrap();
+        assert_eq!(part.body_len(), 5);
         assert_eq!(parse("bytes  2 - 3 / * "), Some((2, 4, None)));
         for bad in [
             "bytes",
