@@ -1,14 +1,17 @@
-//! Large reads without a copy: the scratch buffer is lent out with the bytes read into it, and another takes its place.
+//! The memory of what is read of upstream servers. Large reads need no copy: the scratch buffer is lent out with the bytes
+//! read into it, and another takes its place. When none is left, pieces get memory of their own, as large as they are.
 //!
-//! Not used where memory is tight: a lent buffer is mostly empty, while a copy has the size of the bytes read.
+//! Nothing is lent where memory is tight: a lent buffer is mostly empty, while a copy has the size of the bytes read.
 //!
-//! Invariant: a loop has at most `BUFFERS_MAX` buffers beside the one that it reads into; when none is left the bytes
-//! are copied, so that slow readers hold at most this much memory.
+//! Invariants: a loop has at most `BUFFERS_MAX` buffers beside the one that it reads into. Pieces with memory of their own
+//! are large only as long as all of them together are within the loop's share of the budget: slow readers hold no more
+//! than that, and `OWN_LEAST` each.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -25,6 +28,11 @@ const BUFFERS_MAX: usize = 16;
 /// Minimum number of bytes to lend a buffer for; copying fewer costs less.
 pub(crate) const LENT_MIN: usize = 16 * 1024;
 
+/// Bytes of a read for a piece with memory of its own, where there is little of it.
+const OWN_LEAST: usize = 8 * 1024;
+/// Minimum bytes of such a piece to be counted: less is much of a loop's share only for more readers than there are.
+const COUNTED_MIN: usize = 2 * 1024;
+
 type Buffers = Mutex<Vec<Box<[u8]>>>;
 
 /// The read buffers of a loop.
@@ -34,6 +42,8 @@ pub(crate) struct ReadBuffers {
     free: Arc<Buffers>,
     made: Cell<usize>,
     charge: RefCell<Charge>,
+    /// Bytes of the pieces that have memory of their own. Atomic, because another thread may drop them.
+    owned: Arc<AtomicUsize>,
 }
 
 impl Default for ReadBuffers {
@@ -42,6 +52,7 @@ impl Default for ReadBuffers {
             free: Arc::default(),
             made: Cell::new(0),
             charge: RefCell::new(charge(Holder::Buffers, 0)),
+            owned: Arc::default(),
         }
     }
 }
@@ -51,10 +62,12 @@ fn buffers_max() -> usize {
     if level() >= MemoryLevel::Buffers || memory::is_tight(memory::budget()) {
         return 0;
     }
-    let share = memory::buffers_of_a_loop() / SCRATCH as u64;
-    usize::try_from(share)
-        .unwrap_or(usize::MAX)
-        .min(BUFFERS_MAX)
+    (share() / SCRATCH).min(BUFFERS_MAX)
+}
+
+/// Bytes that the buffers of a loop may take, and the pieces with memory of their own.
+fn share() -> usize {
+    usize::try_from(memory::buffers_of_a_loop()).unwrap_or(usize::MAX)
 }
 
 struct LentBuffer {
@@ -62,7 +75,34 @@ struct LentBuffer {
     home: Arc<Buffers>,
 }
 
+/// A piece with memory of its own.
+struct OwnPiece {
+    bytes: Vec<u8>,
+    all: Arc<AtomicUsize>,
+    charge: Charge,
+}
+
 impl ReadBuffers {
+    /// Maximum bytes of the next read for a piece with memory of its own.
+    pub(crate) fn own_max(&self) -> usize {
+        let is_free = level() < MemoryLevel::Windows && self.owned.load(Relaxed) < share();
+        if is_free { SCRATCH } else { OWN_LEAST }
+    }
+
+    /// Makes it a piece that is counted while it lives.
+    pub(crate) fn own(&self, bytes: Vec<u8>) -> Bytes {
+        if bytes.len() < COUNTED_MIN {
+            return bytes.into();
+        }
+        let len = bytes.capacity();
+        self.owned.fetch_add(len, Relaxed);
+        Bytes::from_owner(OwnPiece {
+            bytes,
+            all: Arc::clone(&self.owned),
+            charge: charge(Holder::Buffers, len),
+        })
+    }
+
     /// Lends out `scratch` as the bytes of `part`, and puts another buffer in its place; `None`: there is no other.
     pub(crate) fn lend(&self, scratch: &mut Box<[u8]>, part: Range<usize>) -> Option<Bytes> {
         let other = self.another()?;
@@ -111,6 +151,18 @@ impl Drop for LentBuffer {
     }
 }
 
+impl AsRef<[u8]> for OwnPiece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for OwnPiece {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.charge.bytes(), Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,5 +180,18 @@ mod tests {
         drop(first);
         assert!(buffers.lend(&mut scratch, 0..9).is_some());
         assert_eq!(others.len() + 1, buffers.made.get());
+    }
+
+    #[test]
+    fn pieces_with_memory_of_their_own_are_counted() {
+        let buffers = ReadBuffers::default();
+        let pieces = [buffers.own(vec![1; 5000]), buffers.own(vec![1; 100])];
+        let part = pieces[0].slice(1..2);
+        assert_eq!(buffers.owned.load(Relaxed), 5000);
+        drop(pieces);
+        assert_eq!(buffers.owned.load(Relaxed), 5000);
+        drop(part);
+        assert_eq!(buffers.owned.load(Relaxed), 0);
+        assert_eq!(buffers.own_max(), SCRATCH, "there is no budget");
     }
 }

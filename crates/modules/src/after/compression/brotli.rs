@@ -9,8 +9,9 @@ use disk::memory::{Charge, Holder, charge};
 
 use crate::after::media_types::MediaTypes;
 
-use super::coded::{Coder, FlushMode, Progress};
-use super::{Coding, Unused, level_now, ratio};
+use super::coded::{Coder, FlushMode, OUT_LEN, Progress};
+use super::places::Place;
+use super::{Coding, Unused, place, ratio};
 
 /// Windows that `brotli_window` accepts, as logarithms.
 const WINDOW_BITS: std::ops::RangeInclusive<u32> = 10..=24;
@@ -44,7 +45,8 @@ directives! {
         brotli_types: MediaTypes = "text/html", [HTTP | SERVER | LOCATION] 1..;
         /// Does not compress responses whose `Content-Length` is below this.
         brotli_min_length: Size = "20", [HTTP | SERVER | LOCATION] 1;
-        /// Sets the largest window that repetitions are searched in; one as large as the response is enough.
+        /// Sets the largest window that repetitions are searched in; one as large as the response is enough. With levels
+        /// 5 to 9 it is at least 128k.
         brotli_window: Window = "512k", [HTTP | SERVER | LOCATION] 1;
         /// Has no effect, as in the nginx module.
         brotli_buffers: Unused = none, [HTTP | SERVER | LOCATION] 2, syntax "number size";
@@ -78,6 +80,28 @@ impl<T: Clone + Default> Allocator<T> for Counting {
 
 impl BrotliAlloc for Counting {}
 
+/// Windows from which on the levels 5 to 9 take less memory: for smaller ones this encoder has tables of 34 MiB.
+const FRUGAL_BITS: u32 = 17;
+
+/// About how many bytes a compressor takes, for a response of more than a few hundred KiB. (Measured.)
+fn bytes(level: u32, window_bits: u32) -> usize {
+    let tables = match level {
+        0..=3 => 512,
+        4..=5 => 2 << 10,
+        6 => 3 << 10,
+        7 => 9 << 10,
+        8 => 17 << 10,
+        _ => 36 << 10,
+    };
+    let windows = match (level, window_bits) {
+        (0..=1, _) => 0,
+        (10.., _) => 10,
+        (_, ..=20) => 5,
+        _ => 3,
+    };
+    (tables << 10) + (windows << window_bits)
+}
+
 /// A compressor.
 pub struct Encoder {
     state: Box<BrotliEncoderStateStruct<Counting>>,
@@ -86,16 +110,33 @@ pub struct Encoder {
 }
 
 impl Brotli {
-    /// A compressor for one answer, of this length where that is known.
-    #[must_use]
-    pub fn coder(&self, len: Option<u64>) -> Encoder {
+    /// A place for a compressor, and its level.
+    pub(super) fn place(&self, len: Option<u64>) -> Option<(i32, Place)> {
+        // The level is within 0 to 11.
+        place(self.brotli_comp_level.0 as i32, |level| {
+            OUT_LEN + bytes(level as u32, self.window_bits(level as u32, len))
+        })
+    }
+
+    /// The logarithm of the window of a compressor for one answer, of this length where that is known.
+    fn window_bits(&self, level: u32, len: Option<u64>) -> u32 {
         let mut bits = self.brotli_window.0;
         if let Some(len) = len.filter(|len| *len > 0) {
             let needed = WINDOW_BITS.into_iter().find(|bits| len <= 1 << bits);
             bits = bits.min(needed.unwrap_or(bits));
         }
+        match level {
+            5..=9 => bits.max(FRUGAL_BITS),
+            _ => bits,
+        }
+    }
+
+    /// A compressor of this level for one answer, of this length where that is known.
+    #[must_use]
+    pub fn coder(&self, len: Option<u64>, level: i32) -> Encoder {
         // The level is within 0 to 11.
-        let level = level_now(self.brotli_comp_level.0 as i32) as u32;
+        let level = level as u32;
+        let bits = self.window_bits(level, len);
         let mut state = Box::new(BrotliEncoderStateStruct::new(Counting::default()));
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, bits);
@@ -186,11 +227,40 @@ mod tests {
                 brotli_buffers: Unused,
             };
             for len in [None, Some(text.len() as u64)] {
-                let coded = crate::after::compression::coded::all(brotli.coder(len), &text, 7_001);
+                let coded = crate::after::compression::coded::all(
+                    brotli.coder(len, level as i32),
+                    &text,
+                    7_001,
+                );
                 let mut decoded = Vec::new();
                 brotli::BrotliDecompress(&mut &coded[..], &mut decoded).unwrap();
                 assert!(decoded == text, "level {level}, length {len:?}");
             }
+        }
+    }
+
+    #[test]
+    fn its_memory_is_about_what_was_estimated() {
+        let text: Vec<u8> = (0..600_000_u32)
+            .map(|n| (n.wrapping_mul(n) >> 7) as u8 % 97)
+            .collect();
+        let brotli = Brotli {
+            brotli: true,
+            brotli_comp_level: NumberWithin(6),
+            brotli_types: MediaTypes::All,
+            brotli_min_length: Size(0),
+            brotli_window: Window(19),
+            brotli_buffers: Unused,
+        };
+        for (level, len) in [(4, None), (5, Some(30_000)), (6, None), (7, None)] {
+            let mut coder = brotli.coder(len, level);
+            let mut out = Vec::with_capacity(1 << 20);
+            let text = &text[..len.map_or(text.len(), |len| len as usize)];
+            coder.code(text, FlushMode::Take, &mut out).unwrap();
+            coder.code(b"", FlushMode::End, &mut out).unwrap();
+            let took = coder.charge.bytes();
+            let estimate = bytes(level as u32, brotli.window_bits(level as u32, len));
+            assert!(took <= estimate, "level {level}: {took}, {estimate}");
         }
     }
 
@@ -204,7 +274,7 @@ mod tests {
             brotli_window: Window(22),
             brotli_buffers: Unused,
         };
-        let mut coder = brotli.coder(None);
+        let mut coder = brotli.coder(None, 9);
         let text: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
         let mut coded = Vec::with_capacity(1_000_000);
         let mut piece = || {

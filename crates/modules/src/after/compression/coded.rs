@@ -22,6 +22,7 @@ use httpcore::body_filter::{AnswerBody, Inside};
 use httpcore::request::Request;
 
 use super::counters::{Codec, CodecCounters};
+use super::places::Place;
 use super::ratio::Ratio;
 
 /// Maximum bytes that a coder gives at once.
@@ -172,6 +173,8 @@ struct Coded<C: Coder> {
     is_counted: bool,
     is_over: bool,
     ratio: Option<Rc<Ratio>>,
+    /// That of its compressor, until its end.
+    place: Option<Place>,
     codec: Codec,
     counters: Arc<CodecCounters>,
 }
@@ -184,14 +187,15 @@ fn thread_ns() -> u64 {
         .wrapping_add(used.tv_nsec as u64)
 }
 
-/// The body behind a coder. Its input and output are counted in `ratio`.
+/// The body behind a coder. Input and output of a compressor are counted in its ratio.
 #[must_use]
 pub fn body<C: Coder>(
     request: &Request,
     body: AnswerBody,
     coder: C,
-    ratio: Option<Rc<Ratio>>,
+    compressor: Option<(Rc<Ratio>, Place)>,
 ) -> AnswerBody {
+    let (ratio, place) = compressor.unzip();
     let coding = ratio.as_ref().map(|ratio| ratio.coding());
     let codec = coding.map_or(Codec::Gunzip, Codec::from);
     let counters = request.client.loop_.figures.share();
@@ -212,6 +216,7 @@ pub fn body<C: Coder>(
         is_counted: false,
         is_over: false,
         ratio,
+        place,
         codec,
         counters,
     }))
@@ -306,6 +311,7 @@ impl<C: Coder> Coded<C> {
                     coder.finish();
                 }
                 self.is_over = true;
+                self.place = None;
                 if let Some(ratio) = &self.ratio {
                     ratio.end();
                 }

@@ -18,6 +18,7 @@ families! {
     /// The families of these counters.
     FAMILIES;
     COMPRESSED Counter "freewheel_compression_responses" "" ["encoding"] "Responses whose compression, or decompression (gunzip), was started.";
+    COMPRESSION_REFUSED Counter "freewheel_compression_refused" "" ["encoding"] "Responses that were not compressed with this since compressors have all the memory that they may have.";
     COMPRESSION_BYTES Counter "freewheel_compression_bytes" "bytes" ["encoding", "direction"] "Bytes of these, before and after.";
     COMPRESSION_TOOK Counter "freewheel_compression_seconds" "seconds" ["encoding", "place"] "Time of compression on a loop, which only handles small amounts, and processor time in the pool cpu.";
 }
@@ -63,6 +64,8 @@ pub(super) struct CodecCounters([OfCodec; Codec::ALL.len()]);
 pub(super) struct OfCodec {
     /// Responses that were begun.
     pub responses: Number,
+    /// Responses for whose compressor there was no place.
+    pub refused: Number,
     /// Bytes of input.
     pub taken: Number,
     /// Bytes of output.
@@ -87,11 +90,15 @@ fn show(shown: &Shown<'_>, page: &mut Page) {
         let sum = |number: fn(&OfCodec) -> &Number| loops.sum(|all| number(all.of(codec)));
         let responses = sum(|counters| &counters.responses);
         let is_used = || shown.is_any_location(|location| uses(location.groups(), codec));
-        if responses == 0 && !is_used() {
+        let refused = sum(|counters| &counters.refused);
+        if responses == 0 && refused == 0 && !is_used() {
             continue;
         }
         let name = codec.name();
         page.whole(&COMPRESSED, &[name], responses);
+        if codec != Codec::Gunzip {
+            page.whole(&COMPRESSION_REFUSED, &[name], refused);
+        }
         page.whole(&COMPRESSION_BYTES, &[name, "in"], sum(|one| &one.taken));
         page.whole(&COMPRESSION_BYTES, &[name, "out"], sum(|one| &one.given));
         let (loop_ns, pool_ns) = (sum(|one| &one.loop_ns), sum(|one| &one.pool_ns));

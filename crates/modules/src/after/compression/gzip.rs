@@ -8,7 +8,8 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 
 use crate::after::media_types::MediaTypes;
 
-use super::coded::{Coder, FlushMode, Progress};
+use super::coded::{Coder, FlushMode, OUT_LEN, Progress};
+use super::places::Place;
 use super::{Coding, ratio};
 
 /// Bytes of gzip's header and trailer, and of an empty block.
@@ -75,6 +76,11 @@ thread_local! {
 }
 
 impl Gzip {
+    /// A place for a compressor.
+    pub(super) fn place(&self) -> Option<Place> {
+        Place::take(OUT_LEN + TABLES_LEN + (4_usize << self.gzip_window.0))
+    }
+
     /// A compressor for one answer.
     #[must_use]
     pub fn coder(&self) -> Deflate {

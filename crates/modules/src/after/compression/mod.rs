@@ -11,6 +11,7 @@ pub mod coded;
 mod counters;
 pub mod gunzip;
 pub mod gzip;
+mod places;
 pub(crate) mod ratio;
 pub mod zstd;
 
@@ -18,6 +19,7 @@ pub use counters::METRICS;
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ::config::{Bufs, Groups, Problem, Scope, Size, Value, Word};
 use bytes::Bytes;
@@ -37,6 +39,8 @@ use super::media_types::MediaTypes;
 use httpcore::body_filter::Steps;
 
 use coded::Coder;
+use counters::{Codec, CodecCounters};
+use places::Place;
 use ratio::Ratio;
 
 /// The codings.
@@ -135,6 +139,14 @@ fn level_at(scarcity: MemoryLevel, configured: i32) -> i32 {
     }
 }
 
+/// A place for a compressor, and its level: a lower one, if there is room only for that. `None`: there is room for
+/// neither. `bytes`: about what a level takes.
+fn place(configured: i32, bytes: impl Fn(i32) -> usize) -> Option<(i32, Place)> {
+    let level = level_now(configured);
+    let of = |level| Some((level, Place::take(bytes(level))?));
+    of(level).or_else(|| (level > SCARCE_LEVEL_MAX).then(|| of(SCARCE_LEVEL_MAX))?)
+}
+
 /// Whether a level compresses.
 #[must_use]
 pub fn is_on(settings: &dyn Groups) -> bool {
@@ -164,9 +176,11 @@ pub fn decide(
         let zstd = settings.own::<Zstd>();
         if may_compress(response, zstd.zstd_min_length, &zstd.zstd_types) {
             mark_varying(request, response);
-            if accept::takes(request, Coding::Zstd) {
-                let make = move |settings: &dyn Groups| settings.own::<Zstd>().coder(len);
-                return compress(request, response, Coding::Zstd, make, steps);
+            if accept::takes(request, Coding::Zstd)
+                && let Some((level, place)) = counted(request, Codec::Zstd, zstd.place(len))
+            {
+                let make = move |settings: &dyn Groups| settings.own::<Zstd>().coder(len, level);
+                return compress(request, response, (Coding::Zstd, place), make, steps);
             }
         }
     }
@@ -174,9 +188,11 @@ pub fn decide(
         let brotli = settings.own::<Brotli>();
         if may_compress(response, brotli.brotli_min_length, &brotli.brotli_types) {
             mark_varying(request, response);
-            if accept::takes(request, Coding::Brotli) {
-                let make = move |settings: &dyn Groups| settings.own::<Brotli>().coder(len);
-                return compress(request, response, Coding::Brotli, make, steps);
+            if accept::takes(request, Coding::Brotli)
+                && let Some((level, place)) = counted(request, Codec::Brotli, brotli.place(len))
+            {
+                let make = move |settings: &dyn Groups| settings.own::<Brotli>().coder(len, level);
+                return compress(request, response, (Coding::Brotli, place), make, steps);
             }
         }
     }
@@ -184,12 +200,23 @@ pub fn decide(
         let gzip = settings.own::<Gzip>();
         if may_compress(response, gzip.gzip_min_length, &gzip.gzip_types) {
             mark_varying(request, response);
-            if test.takes(request, response) {
+            if test.takes(request, response)
+                && let Some(place) = counted(request, Codec::Gzip, gzip.place())
+            {
                 let make = |settings: &dyn Groups| settings.own::<Gzip>().coder();
-                compress(request, response, Coding::Gzip, make, steps);
+                compress(request, response, (Coding::Gzip, place), make, steps);
             }
         }
     }
+}
+
+/// Counts a response for whose compressor there is no place.
+fn counted<T>(request: &Request, codec: Codec, place: Option<T>) -> Option<T> {
+    if place.is_none() {
+        let counters: Arc<CodecCounters> = request.client.loop_.figures.share();
+        counters.of(codec).refused.add(1);
+    }
+    place
 }
 
 fn may_compress(response: &Response, min_length: Size, types: &MediaTypes) -> bool {
@@ -201,7 +228,7 @@ fn may_compress(response: &Response, min_length: Size, types: &MediaTypes) -> bo
 fn compress<C: Coder>(
     request: &mut Request,
     response: &mut Response,
-    coding: Coding,
+    (coding, place): (Coding, Place),
     make: impl FnOnce(&dyn Groups) -> C + 'static,
     steps: &mut Steps,
 ) {
@@ -209,9 +236,9 @@ fn compress<C: Coder>(
     response.becomes_another();
     let ratio = Rc::new(Ratio::new(coding));
     request.states.put(Rc::clone(&ratio));
-    steps.push(|request, body| {
+    steps.push(move |request, body| {
         let coder = make(request.location().groups());
-        coded::body(request, body, coder, Some(ratio))
+        coded::body(request, body, coder, Some((ratio, place)))
     });
 }
 

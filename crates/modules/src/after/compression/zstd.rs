@@ -6,8 +6,9 @@ use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, get_error_name};
 
 use crate::after::media_types::MediaTypes;
 
-use super::coded::{Coder, FlushMode, Progress};
-use super::{Coding, Unused, level_now, ratio};
+use super::coded::{Coder, FlushMode, OUT_LEN, Progress};
+use super::places::Place;
+use super::{Coding, Unused, place, ratio};
 
 /// The logarithm of the largest window that clients must be able to hold (RFC 9659, 3): 8 MiB.
 const WINDOW_BITS_MAX: u32 = 23;
@@ -82,6 +83,30 @@ httpcore::variables! {
     "zstd_ratio" => fresh(|request, out| ratio::append(request, Coding::Zstd, out));
 }
 
+/// About how many bytes a compressor takes for a response of this length. (Measured; with short ones, that much of it.)
+fn bytes(level: i32, len: Option<u64>) -> usize {
+    let most = match level {
+        ..=1 => 1_400,
+        2 => 2_100,
+        3 => 3_600,
+        4..=6 => 5_400,
+        7..=8 => 8_000,
+        9 => 15_100,
+        10..=11 => 25_400,
+        12..=13 => 46_000,
+        14..=17 => 70_400,
+        18..=19 => 92_000,
+        20 => 174_000,
+        21 => 338_000,
+        _ => 666_000,
+    };
+    let len = len.and_then(|len| usize::try_from(len).ok());
+    let of_len = len.map_or(usize::MAX, |len| {
+        len.saturating_mul(32).saturating_add(256 << 10)
+    });
+    of_len.min(most << 10)
+}
+
 /// A compressor; `None`: it could not be created.
 pub struct Compressor {
     context: Option<CCtx<'static>>,
@@ -90,10 +115,14 @@ pub struct Compressor {
 }
 
 impl Zstd {
-    /// A compressor for one answer, of this length where that is known.
+    /// A place for a compressor, and its level.
+    pub(super) fn place(&self, len: Option<u64>) -> Option<(i32, Place)> {
+        place(self.zstd_comp_level.0, |level| OUT_LEN + bytes(level, len))
+    }
+
+    /// A compressor of this level for one answer, of this length where that is known.
     #[must_use]
-    pub fn coder(&self, len: Option<u64>) -> Compressor {
-        let level = level_now(self.zstd_comp_level.0);
+    pub fn coder(&self, len: Option<u64>, level: i32) -> Compressor {
         let make = || {
             let mut context = CCtx::try_create()?;
             let mut set = |parameter| context.set_parameter(parameter).ok();
@@ -184,7 +213,8 @@ mod tests {
             let zstd = of_level(level);
             let text: Vec<u8> = (0..50_000_u32).map(|n| (n % 251) as u8).collect();
             for len in [None, Some(text.len() as u64)] {
-                let coded = crate::after::compression::coded::all(zstd.coder(len), &text, 7_001);
+                let coded =
+                    crate::after::compression::coded::all(zstd.coder(len, level), &text, 7_001);
                 let decoded = zstd::decode_all(&coded[..]).unwrap();
                 assert!(decoded == text, "level {level}, length {len:?}");
             }
@@ -193,13 +223,14 @@ mod tests {
 
     #[test]
     fn its_memory_is_counted() {
-        for (level, least) in [(1, 256 << 10), (19, 8 << 20)] {
+        for (level, least) in [(1, 256 << 10), (3, 1 << 20), (9, 8 << 20), (19, 8 << 20)] {
             let zstd = of_level(level);
-            let mut coder = zstd.coder(None);
+            let mut coder = zstd.coder(None, level);
             let mut coded = Vec::with_capacity(1000);
             coder.code(b"text", FlushMode::Take, &mut coded).unwrap();
             let bytes = coder.charge.bytes();
             assert!(bytes > least, "level {level}: {bytes}");
+            assert!(super::bytes(level, None) >= bytes, "level {level}: {bytes}");
         }
     }
 }

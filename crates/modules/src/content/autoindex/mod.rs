@@ -4,13 +4,15 @@ pub(crate) mod listing;
 
 use bytes::Bytes;
 use config::{Flag, directives};
-use disk::{Errno, FileKind, StatErrors};
+use disk::{Errno, FileKind, StatErrors, memory};
 use logs::Level;
 use message::{Body, Method, uri};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
+use httpcore::request_body::CLIENT_CLOSED;
 use httpcore::{Failure, Response};
 
 use super::large_body;
@@ -19,6 +21,15 @@ use listing::{Entry, Html, Kind};
 
 /// Maximum number of bytes of a JSONP callback's name.
 pub const CALLBACK_MAX: usize = 128;
+
+/// Maximum number of directories that are listed at a time; others wait.
+const LISTINGS_MAX: usize = 32;
+/// Their places. Where memory is small, a listing takes several.
+static LISTINGS: Semaphore = Semaphore::const_new(LISTINGS_MAX);
+/// Bytes of a listing of 100 000 entries while it is made: the entries, and the page. (Measured.)
+const LISTING_BYTES: u64 = 32 << 20;
+/// Listings that are being made take at most one part in this many of the budget; one is made whatever it takes.
+const MEMORY_SHARE: u64 = 4;
 
 config::choices! {
     /// How a listing is written.
@@ -86,8 +97,11 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
     let uri = request.uri.clone();
     let is_call = callback.is_some();
     let utf8 = charset(request).is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));
+    let turn = wait_for_turn(request).await?;
     let write = move |found: disk::Listing| {
-        let mut entries: Vec<Entry> = found.entries.iter().map(entry).collect();
+        // A request that is given up meanwhile makes no room for another listing.
+        let _turn = turn;
+        let mut entries: Vec<Entry> = found.entries.into_iter().map(entry).collect();
         listing::sort(&mut entries);
         let page = match format {
             Format::Html => Html {
@@ -159,14 +173,26 @@ pub(super) fn log_left_out(request: &Request, path: &[u8], name: &[u8], errno: E
     files::log_error(request, Level::Crit, &error, &path);
 }
 
-fn entry(entry: &disk::DirEntry) -> Entry {
+/// Waits until a directory may be listed. A client that leaves makes room for those behind it.
+async fn wait_for_turn(request: &Request) -> Result<SemaphorePermit<'static>, Failure> {
+    let fitting = memory::budget() / MEMORY_SHARE / LISTING_BYTES;
+    let at_once = usize::try_from(fitting).unwrap_or(LISTINGS_MAX);
+    let places = LISTINGS_MAX / at_once.clamp(1, LISTINGS_MAX);
+    tokio::select! {
+        biased;
+        turn = LISTINGS.acquire_many(places as u32) => Ok(turn.expect("it is never closed")),
+        () = request.transport.peer_closed() => Err(Failure::new(CLIENT_CLOSED)),
+    }
+}
+
+fn entry(entry: disk::DirEntry) -> Entry {
     let kind = match entry.meta.kind {
         FileKind::Directory => Kind::Directory,
         FileKind::File => Kind::File,
         FileKind::Other => Kind::Other,
     };
     Entry {
-        name: entry.name.to_vec(),
+        name: entry.name.into_vec(),
         kind,
         mtime: entry.meta.mtime,
         size: entry.meta.len,

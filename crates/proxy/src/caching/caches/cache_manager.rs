@@ -248,7 +248,7 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<(Store, Option<UnixLi
                     },
                 ),
             ),
-            Err(error) => cache.tell("it cannot be opened", &error),
+            Err(error) => cache.tell(cannot_open(&error), &error),
         }
         has_told = true;
         drop(cache);
@@ -258,6 +258,16 @@ async fn open(local: &Local, kept: &Weak<Cache>) -> Option<(Store, Option<UnixLi
         }
         sleep(retry).await;
         retry = (retry * 2).min(RETRY_MAX);
+    }
+}
+
+/// What is said of a cache that cannot be opened. After a change of `user` its files are another one's.
+fn cannot_open(error: &Error) -> &'static str {
+    match error {
+        Error::Disk(error) if error.errno() == Some(disk::Errno::ACCESS) => {
+            "it cannot be opened (do all files in it belong to this server's \"user\"?)"
+        }
+        _ => "it cannot be opened",
     }
 }
 

@@ -284,7 +284,7 @@ impl OwnExchange {
         let mut scratch = owner.scratch.borrow_mut();
         let len = match owner.read_buffers.has_another() {
             true => scratch.len(),
-            false => COPIED_MAX,
+            false => COPIED_MAX.min(owner.read_buffers.own_max()),
         };
         let count = self.stream.try_read(&mut scratch[..len])?;
         self.received += count as u64;
@@ -308,7 +308,7 @@ impl OwnExchange {
 
     /// Keeps bytes that were read but not examined: a large piece of plain data stays in its buffer.
     fn keep(&mut self, owner: &Loop, scratch: &mut Box<[u8]>, came: Range<usize>) {
-        if came.len() >= LENT_MIN && self.unread.is_empty() && self.reader.plain_bytes() > 0 {
+        if came.len() >= LENT_MIN && self.may_lend() {
             debug_assert!(
                 self.lent.is_empty(),
                 "what came is given out before more is read"
@@ -491,8 +491,15 @@ impl OwnExchange {
 
     fn read_once(&mut self, max: usize) -> io::Result<()> {
         let owner = Rc::clone(&self.owner);
+        let buffers = &owner.read_buffers;
+        let is_lent = self.may_lend() && buffers.has_another();
+        let max = if is_lent {
+            max
+        } else {
+            max.min(buffers.own_max())
+        };
         let apart = self.apart(max);
-        if apart >= LENT_MIN && !owner.read_buffers.has_another() {
+        if apart >= LENT_MIN && !is_lent {
             return self.read_apart(apart);
         }
         let mut scratch = owner.scratch.borrow_mut();
@@ -502,6 +509,11 @@ impl OwnExchange {
         self.is_closed |= count == 0;
         self.keep(&owner, &mut scratch, 0..count);
         Ok(())
+    }
+
+    /// Whether a buffer is lent out with what is read into it: it is to be kept as it comes.
+    fn may_lend(&self) -> bool {
+        self.unread.is_empty() && self.reader.plain_bytes() > 0
     }
 
     /// Maximum of bytes of the next read if they may get a buffer of their own: they are to be kept as they come.
@@ -548,7 +560,11 @@ impl OwnExchange {
                 Ok((0, _)) => break,
                 Ok((used, Event::Data(range))) => {
                     if range.len() == self.unread.len() {
-                        return std::mem::take(&mut self.unread).into(); // nothing but data: no copy
+                        // Nothing but data: no copy.
+                        return self
+                            .owner
+                            .read_buffers
+                            .own(std::mem::take(&mut self.unread));
                     }
                     data.extend_from_slice(&self.unread[at..][range]);
                     at += used;
@@ -559,7 +575,11 @@ impl OwnExchange {
             turn::spend_part(at - before);
         }
         self.unread.drain(..at);
-        data.into()
+        if self.unread.is_empty() {
+            // While its reader is slow, an exchange holds no more than what was read.
+            self.unread = Vec::new();
+        }
+        self.owner.read_buffers.own(data)
     }
 
     fn closed(&mut self) -> ExchangeError {
