@@ -30,6 +30,9 @@ pub(crate) const LENT_MIN: usize = 16 * 1024;
 
 /// Bytes of a read for a piece with memory of its own, where there is little of it.
 const OWN_LEAST: usize = 8 * 1024;
+/// The same where memory is tight and there is some: small pieces that live long lie between large ones, so that the
+/// allocator gets back less than was freed.
+const OWN_TIGHT: usize = 32 * 1024;
 /// Minimum bytes of such a piece to be counted: less is much of a loop's share only for more readers than there are.
 const COUNTED_MIN: usize = 2 * 1024;
 
@@ -86,7 +89,11 @@ impl ReadBuffers {
     /// Maximum bytes of the next read for a piece with memory of its own.
     pub(crate) fn own_max(&self) -> usize {
         let is_free = level() < MemoryLevel::Windows && self.owned.load(Relaxed) < share();
-        if is_free { SCRATCH } else { OWN_LEAST }
+        match is_free {
+            false => OWN_LEAST,
+            true if memory::is_tight(memory::budget()) => OWN_TIGHT,
+            true => SCRATCH,
+        }
     }
 
     /// Makes it a piece that is counted while it lives.
