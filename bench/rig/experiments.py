@@ -7,10 +7,10 @@ import os
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ALL = ["hot", "memory", "mixed", "stall", "syscalls", "foreign", "spread", "reload", "large", "article", "cached", "wide", "kinds", "stores", "spikes", "filling", "crowd", "disks", "sickdisks", "written",
-       "cachecalls", "cachecosts", "restart", "millions", "killed", "powercut", "chaos", "hitratio", "small", "slowclients", "fairness", "attack", "floods", "pools", "tls", "http2", "far", "pieces"]
+       "cachecalls", "cachecosts", "restart", "millions", "killed", "powercut", "chaos", "hitratio", "small", "tight", "slowclients", "fairness", "attack", "floods", "pools", "tls", "http2", "far", "pieces"]
 APART = ["balancing", "yardsticks"]
 # Options of `run` that only these have.
-TAKES = {"ats": ["stores", "spikes", "sickdisks", "cachecosts", "hitratio"], "also": ["hot", "cached", "http2"], "origin_core": ["wide", "kinds", "cached", "stores", "spikes", "filling", "crowd", "disks", "sickdisks", "cachecalls", "cachecosts", "restart", "millions", "killed", "powercut", "chaos", "hitratio", "small", "slowclients"]}
+TAKES = {"ats": ["stores", "spikes", "sickdisks", "cachecosts", "hitratio"], "also": ["hot", "cached", "http2"], "origin_core": ["wide", "kinds", "cached", "stores", "spikes", "filling", "crowd", "disks", "sickdisks", "cachecalls", "cachecosts", "restart", "millions", "killed", "powercut", "chaos", "hitratio", "small", "tight", "slowclients"]}
 
 
 def script(name):

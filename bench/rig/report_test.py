@@ -115,7 +115,7 @@ class Report(unittest.TestCase):
         self.assertEqual(plots.over_time(runs), ([0, 0.5, 1, 1.5], [4, 4, 4, 4]), "whole slices only")
 
     def test_experiments_without_rows_are_those_with_targets_alone(self):
-        self.assertEqual(sorted(set(experiments.ALL) - set(rows.ROWS)), ["cachecalls", "cachecosts", "chaos", "floods", "foreign", "http2", "killed", "millions", "powercut", "sickdisks", "slowclients", "small", "stall", "syscalls", "tls"])
+        self.assertEqual(sorted(set(experiments.ALL) - set(rows.ROWS)), ["cachecalls", "cachecosts", "chaos", "floods", "foreign", "http2", "killed", "millions", "powercut", "sickdisks", "slowclients", "small", "stall", "syscalls", "tight", "tls"])
 
 
 if __name__ == "__main__":
