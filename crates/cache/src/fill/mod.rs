@@ -16,18 +16,19 @@ mod metadata;
 mod registry;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use complete::Unindexed;
 pub use follower::{Follower, NextPiece};
 pub use metadata::{Ending, Metadata};
 use registry::BeginStamp;
 pub use registry::{Fills, Role};
+use window::WindowCharge;
+pub use window::{WINDOW_BYTES, window_now};
 
 use crate::key::Key;
 use crate::store::WrittenBody;
 use bytes::Bytes;
-use disk::memory::level::level;
-use disk::memory::{Charge, Holder, MemoryLevel, charge};
 use message::{Header, ResponseHead};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -37,10 +38,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// Default size of a window in bytes.
-pub const WINDOW_BYTES: usize = 1 << 20;
-/// Maximum of a window in bytes while memory is scarce.
-const SCARCE_WINDOW_BYTES: usize = 64 << 10;
 /// Maximum of followers of one fill; requests beyond it ask the origin themselves.
 pub const FOLLOWERS_MAX: usize = 1 << 16;
 /// The requester and the writer of the file.
@@ -108,7 +105,7 @@ struct FillState {
     /// Pieces in memory, each with the position in the body behind its last byte.
     pieces: VecDeque<(u64, Bytes)>,
     /// That of the pieces of the window. (Those before it are the writer's.)
-    cost: Charge,
+    cost: WindowCharge,
     /// Positions in the body: of the first byte in memory, of the window's first byte, and behind its last.
     start: u64,
     left: u64,
@@ -168,7 +165,7 @@ impl Filler {
             sharing: Sharing::Shared,
             progress: FillProgress::Running,
             pieces: VecDeque::new(),
-            cost: charge(Holder::Windows, 0),
+            cost: WindowCharge::none(),
             start: 0,
             left: 0,
             end: 0,
@@ -571,14 +568,6 @@ impl FillState {
         let index = self.pieces.partition_point(|(end, _)| *end <= at);
         let (end, piece) = self.pieces.get(index)?;
         Some(piece.slice(piece.len() - (end - at) as usize..))
-    }
-}
-
-/// The size of a window at present: smaller while memory is scarce.
-fn window_now(bytes: usize) -> usize {
-    match level() >= MemoryLevel::Windows {
-        true => bytes.min(SCARCE_WINDOW_BYTES),
-        false => bytes,
     }
 }
 

@@ -159,8 +159,8 @@ impl ReadAhead {
             self.is_part_given = self.spool.is_writing();
             return Some(Chunk::Bytes(std::mem::take(&mut self.unsaved)));
         }
-        let tail = std::mem::take(&mut self.tail);
-        (!tail.is_empty()).then(|| Chunk::Bytes(tail.into()))
+        let tail = self.take_tail();
+        (!tail.is_empty()).then_some(Chunk::Bytes(tail))
     }
 
     /// Reads ahead while the client is busy with a piece.
@@ -218,13 +218,23 @@ impl ReadAhead {
     fn keep(&mut self, piece: &[u8]) {
         let len = self.tail.len() + piece.len();
         if len > self.tail.capacity() {
-            let most = self.memory + BEYOND_MAX;
+            let most = match len <= self.memory {
+                true => self.memory,
+                false => self.memory + BEYOND_MAX,
+            };
             let wanted = len.max(self.tail.capacity() * 2).min(most.max(len));
             self.tail.reserve_exact(wanted - self.tail.len());
         }
         self.tail.extend_from_slice(piece);
         turn::spend(piece.len());
         self.count();
+    }
+
+    /// Without the room that it has left: it may live for long.
+    fn take_tail(&mut self) -> Bytes {
+        let mut tail = std::mem::take(&mut self.tail);
+        tail.shrink_to_fit();
+        tail.into()
     }
 
     fn count(&mut self) {
@@ -238,7 +248,7 @@ impl ReadAhead {
     /// Starts writing the next part; false: that is not possible.
     fn write(&mut self, trying: &BodyAttempt) -> bool {
         if self.unsaved.is_empty() {
-            self.unsaved = std::mem::take(&mut self.tail).into();
+            self.unsaved = self.take_tail();
         }
         self.spool.begin(&self.unsaved, trying)
     }

@@ -251,9 +251,10 @@ impl BodyStream {
         })
     }
 
-    /// The next piece for its reader; data that was written to a file is read again.
+    /// The next piece for its reader; data that was written to a file is read again, as much as a window has room for.
     pub(crate) async fn piece(&mut self) -> Option<Result<Bytes, BodyError>> {
-        let next = std::future::poll_fn(|cx| self.poll_given(cx, disk::READ_MAX as u64)).await?;
+        let read_max = || cache::fill::window_now(disk::READ_MAX) as u64;
+        let next = std::future::poll_fn(|cx| self.poll_given(cx, read_max())).await?;
         match next {
             Ok(Chunk::Bytes(bytes)) => Some(Ok(bytes)),
             Ok(Chunk::File(range)) => Some(self.attempt.read(&range).await),
