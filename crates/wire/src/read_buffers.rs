@@ -33,7 +33,7 @@ const OWN_LEAST: usize = 8 * 1024;
 /// The same where memory is tight and there is some: small pieces that live long lie between large ones, so that the
 /// allocator gets back less than was freed.
 const OWN_TIGHT: usize = 32 * 1024;
-/// Minimum bytes of such a piece to be counted: less is much of a loop's share only for more readers than there are.
+/// Minimum bytes of such a piece to be counted: that costs an allocation.
 const COUNTED_MIN: usize = 2 * 1024;
 
 type Buffers = Mutex<Vec<Box<[u8]>>>;

@@ -22,9 +22,10 @@ use listing::{Entry, Html, Kind};
 /// Maximum number of bytes of a JSONP callback's name.
 pub const CALLBACK_MAX: usize = 128;
 
-/// Maximum number of directories that are listed at a time; others wait.
+/// Maximum number of directories that are listed at a time where memory has no room for more; others wait. With a budget of
+/// 4 GiB there is room for as many as the threads of pools can list, and none waits: not for one on a disk that stands.
 const LISTINGS_MAX: usize = 32;
-/// Their places. Where memory is small, a listing takes several.
+/// Their places. A listing takes several where there is room for fewer.
 static LISTINGS: Semaphore = Semaphore::const_new(LISTINGS_MAX);
 /// Bytes of a listing of 100 000 entries while it is made: the entries, and the page. (Measured.)
 const LISTING_BYTES: u64 = 32 << 20;
@@ -174,15 +175,22 @@ pub(super) fn log_left_out(request: &Request, path: &[u8], name: &[u8], errno: E
 }
 
 /// Waits until a directory may be listed. A client that leaves makes room for those behind it.
-async fn wait_for_turn(request: &Request) -> Result<SemaphorePermit<'static>, Failure> {
-    let fitting = memory::budget() / MEMORY_SHARE / LISTING_BYTES;
-    let at_once = usize::try_from(fitting).unwrap_or(LISTINGS_MAX);
-    let places = LISTINGS_MAX / at_once.clamp(1, LISTINGS_MAX);
+async fn wait_for_turn(request: &Request) -> Result<Option<SemaphorePermit<'static>>, Failure> {
+    let Some(places) = places(memory::budget()) else {
+        return Ok(None);
+    };
     tokio::select! {
         biased;
-        turn = LISTINGS.acquire_many(places as u32) => Ok(turn.expect("it is never closed")),
+        turn = LISTINGS.acquire_many(places) => Ok(Some(turn.expect("it is never closed"))),
         () = request.transport.peer_closed() => Err(Failure::new(CLIENT_CLOSED)),
     }
+}
+
+/// The places that a listing takes. `None`: all have room.
+fn places(budget: u64) -> Option<u32> {
+    let at_once = budget / MEMORY_SHARE / LISTING_BYTES;
+    let at_once = usize::try_from(at_once).unwrap_or(LISTINGS_MAX);
+    (at_once < LISTINGS_MAX).then(|| (LISTINGS_MAX / at_once.max(1)) as u32)
 }
 
 fn entry(entry: disk::DirEntry) -> Entry {
@@ -233,4 +241,24 @@ pub fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
     };
     files::log_error(request, level, error, path);
     Failure::new(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_directories_are_listed_at_once_as_have_room() {
+        const MIB: u64 = 1 << 20;
+        for (budget_mib, places_of_one) in [
+            (48, Some(32)),
+            (256, Some(16)),
+            (1024, Some(4)),
+            (4000, Some(1)),
+            (4096, None),
+        ] {
+            assert_eq!(places(budget_mib * MIB), places_of_one, "{budget_mib}");
+        }
+        assert_eq!(places(u64::MAX), None);
+    }
 }
