@@ -1,4 +1,4 @@
-//! Parses the range fields (RFC 9110, 14.2 and 14.4) of one range, as far as slices need them.
+//! Parses the range fields (RFC 9110, 14.2 and 14.4) of one range, as far as slices and caches need them.
 
 /// `Content-Range` of a 206: the bytes from `start` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

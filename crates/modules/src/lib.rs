@@ -18,3 +18,4 @@ pub mod realpath_root;
 pub mod referer;
 pub mod secure_link;
 pub mod split_clients;
+mod turns;

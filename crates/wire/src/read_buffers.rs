@@ -11,13 +11,12 @@ use std::cell::{Cell, RefCell};
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
 use disk::memory::level::level;
-use disk::memory::{self, Charge, Holder, MemoryLevel, charge};
+use disk::memory::{self, BoundedCharge, Charge, Holder, MemoryLevel, Total, charge};
 
 /// Size in bytes of the scratch buffer that all connections of a loop read into. Each read and the write behind it wake the
 /// peers, which costs as much as moving 100 KB; two buffers stay in the processor's second cache. A page more than a power
@@ -45,8 +44,8 @@ pub(crate) struct ReadBuffers {
     free: Arc<Buffers>,
     made: Cell<usize>,
     charge: RefCell<Charge>,
-    /// Bytes of the pieces that have memory of their own. Atomic, because another thread may drop them.
-    owned: Arc<AtomicUsize>,
+    /// Bytes of the pieces that have memory of their own.
+    owned: Arc<Total>,
 }
 
 impl Default for ReadBuffers {
@@ -81,14 +80,13 @@ struct LentBuffer {
 /// A piece with memory of its own.
 struct OwnPiece {
     bytes: Vec<u8>,
-    all: Arc<AtomicUsize>,
-    charge: Charge,
+    _charge: BoundedCharge<Arc<Total>>,
 }
 
 impl ReadBuffers {
     /// Maximum bytes of the next read for a piece with memory of its own.
     pub(crate) fn own_max(&self) -> usize {
-        let is_free = level() < MemoryLevel::Windows && self.owned.load(Relaxed) < share();
+        let is_free = level() < MemoryLevel::Windows && self.owned.bytes() < share();
         match is_free {
             false => OWN_LEAST,
             true if memory::is_tight(memory::budget()) => OWN_TIGHT,
@@ -101,12 +99,10 @@ impl ReadBuffers {
         if bytes.len() < COUNTED_MIN {
             return bytes.into();
         }
-        let len = bytes.capacity();
-        self.owned.fetch_add(len, Relaxed);
+        let (all, len) = (Arc::clone(&self.owned), bytes.capacity());
         Bytes::from_owner(OwnPiece {
             bytes,
-            all: Arc::clone(&self.owned),
-            charge: charge(Holder::Buffers, len),
+            _charge: BoundedCharge::new(Holder::Buffers, all, len),
         })
     }
 
@@ -164,12 +160,6 @@ impl AsRef<[u8]> for OwnPiece {
     }
 }
 
-impl Drop for OwnPiece {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.charge.bytes(), Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,11 +184,11 @@ mod tests {
         let buffers = ReadBuffers::default();
         let pieces = [buffers.own(vec![1; 5000]), buffers.own(vec![1; 100])];
         let part = pieces[0].slice(1..2);
-        assert_eq!(buffers.owned.load(Relaxed), 5000);
+        assert_eq!(buffers.owned.bytes(), 5000);
         drop(pieces);
-        assert_eq!(buffers.owned.load(Relaxed), 5000);
+        assert_eq!(buffers.owned.bytes(), 5000);
         drop(part);
-        assert_eq!(buffers.owned.load(Relaxed), 0);
+        assert_eq!(buffers.owned.bytes(), 0);
         assert_eq!(buffers.own_max(), SCRATCH, "there is no budget");
     }
 }

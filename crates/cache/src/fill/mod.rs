@@ -165,7 +165,7 @@ impl Filler {
             sharing: Sharing::Shared,
             progress: FillProgress::Running,
             pieces: VecDeque::new(),
-            cost: WindowCharge::none(),
+            cost: window::empty(),
             start: 0,
             left: 0,
             end: 0,

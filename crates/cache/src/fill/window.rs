@@ -1,8 +1,7 @@
 //! The size of windows: large, unless memory is scarce or all windows together take much of it.
 
 use disk::memory::level::level;
-use disk::memory::{self, Charge, Holder, MemoryLevel, charge};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use disk::memory::{self, BoundedCharge, Holder, MemoryLevel, Total};
 
 /// Default size of a window in bytes.
 pub const WINDOW_BYTES: usize = 1 << 20;
@@ -13,39 +12,21 @@ const TIGHT_WINDOW_BYTES: usize = 16 << 10;
 const SHARE: u64 = 8;
 
 /// Bytes in all windows.
-static HELD: AtomicUsize = AtomicUsize::new(0);
+static HELD: Total = Total::new();
 
-/// The bytes of a window, counted with those of all.
-#[derive(Debug)]
-pub(super) struct WindowCharge(Charge);
+/// The bytes of a window.
+pub(super) type WindowCharge = BoundedCharge<&'static Total>;
 
-impl WindowCharge {
-    pub(super) fn none() -> WindowCharge {
-        WindowCharge(charge(Holder::Windows, 0))
-    }
-
-    pub(super) fn set(&mut self, bytes: usize) {
-        HELD.fetch_add(bytes, Relaxed);
-        HELD.fetch_sub(self.0.bytes(), Relaxed);
-        self.0.set(bytes);
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.0.bytes()
-    }
-}
-
-impl Drop for WindowCharge {
-    fn drop(&mut self) {
-        HELD.fetch_sub(self.0.bytes(), Relaxed);
-    }
+/// A window without any.
+pub(super) fn empty() -> WindowCharge {
+    BoundedCharge::new(Holder::Windows, &HELD, 0)
 }
 
 /// The present size of a window that may have so many bytes, and so of what is read for one at once.
 #[must_use]
 pub fn window_now(bytes: usize) -> usize {
     let budget = memory::budget();
-    window_of(bytes, budget, HELD.load(Relaxed) as u64, level())
+    window_of(bytes, budget, HELD.bytes() as u64, level())
 }
 
 fn window_of(bytes: usize, budget: u64, held: u64, scarcity: MemoryLevel) -> usize {

@@ -4,8 +4,9 @@
 //! gives it back), but never the sum of all.
 
 use parking_lot::Mutex;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 /// A use of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +197,63 @@ impl Drop for Charge {
     }
 }
 
+/// The bytes of all charges that are counted in it, for their makers to bound: of a loop, or of all.
+#[derive(Debug, Default)]
+pub struct Total(AtomicUsize);
+
+impl Total {
+    /// None yet.
+    #[must_use]
+    pub const fn new() -> Total {
+        Total(AtomicUsize::new(0))
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A charge that is counted in a total, too.
+#[derive(Debug)]
+#[must_use = "what is dropped is counted no more"]
+pub struct BoundedCharge<T: Deref<Target = Total>> {
+    charge: Charge,
+    total: T,
+}
+
+impl<T: Deref<Target = Total>> BoundedCharge<T> {
+    /// Counts bytes for a holder, and in a total.
+    pub fn new(holder: Holder, total: T, bytes: usize) -> Self {
+        let mut charge = Self {
+            charge: charge(holder, 0),
+            total,
+        };
+        charge.set(bytes);
+        charge
+    }
+
+    /// Changes the number of bytes.
+    pub fn set(&mut self, bytes: usize) {
+        self.total.0.fetch_add(bytes, Relaxed);
+        self.total.0.fetch_sub(self.charge.bytes(), Relaxed);
+        self.charge.set(bytes);
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.charge.bytes()
+    }
+}
+
+impl<T: Deref<Target = Total>> Drop for BoundedCharge<T> {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,6 +276,19 @@ mod tests {
         assert_eq!(of_proxy(), 500, "what an ended thread had still counts");
         std::thread::spawn(move || drop(charge)).join().unwrap();
         assert_eq!(of_proxy(), 0);
+    }
+
+    #[test]
+    fn what_is_counted_in_a_total_is_there_until_it_is_dropped() {
+        let total = Arc::new(Total::new());
+        let mut one = BoundedCharge::new(Holder::Passwords, Arc::clone(&total), 1000);
+        let other = BoundedCharge::new(Holder::Passwords, &*total, 20);
+        one.set(300);
+        assert_eq!((one.bytes(), total.bytes()), (300, 320));
+        drop(other);
+        assert_eq!(total.bytes(), 300);
+        drop(one);
+        assert_eq!(total.bytes(), 0);
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub mod level;
 pub mod limits;
 pub mod unwritten;
 
-pub use accounts::{Charge, Holder, charge};
+pub use accounts::{BoundedCharge, Charge, Holder, Total, charge};
 pub use level::MemoryLevel;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -28,7 +28,7 @@ const COPIES_SHARE_TIGHT: u64 = 32;
 /// Responses that wait for a cache's disk take at most one part in this many of the budget.
 pub const UNSAVED_SHARE: u64 = 16;
 /// Buffers that stand in for `sendfile` take at most one part in this many of the budget, and so do buffers that are
-/// read into.
+/// read into, and large pieces that were read into memory of their own.
 pub const BUFFERS_SHARE: u64 = 8;
 /// Kept files take at most one part in this many of the budget, whatever the number of loops.
 pub const FILES_SHARE: u64 = 16;

@@ -97,7 +97,8 @@ fn make_room(memory: &mut Vec<u8>, framing: Framing, memory_max: u64) {
         Framing::Length(length) => length.min(RESERVED_MAX),
         _ => memory_max.min(RESERVED_MAX),
     };
-    memory.reserve_exact((known as usize).saturating_sub(memory.len()));
+    // If the system has none, what comes finds its own.
+    let _ = memory.try_reserve_exact((known as usize).saturating_sub(memory.len()));
 }
 
 /// Reads what has come already, so that it is written in one go; nothing while memory is scarce.

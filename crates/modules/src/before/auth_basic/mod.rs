@@ -19,11 +19,10 @@ use logs::Level;
 use message::{HeaderId, Method, credentials};
 use runtime::cpu_pool;
 use runtime::timing::poll_timing;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::password::{self, Unreadable};
+use crate::turns::Turns;
 use httpcore::Failure;
-use httpcore::failure::CLIENT_CLOSED;
 use httpcore::files;
 use httpcore::request::Request;
 use httpcore::settings::Location;
@@ -32,14 +31,16 @@ use httpcore::steps::satisfy::Verdict;
 use counters::{Password, PasswordCounters};
 use proven::Proof;
 
-/// The places of password checks, of all loops. One takes several where its memory is large ([`places`]). Others wait.
-static CHECKS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(checks_max()));
-/// Checks take at most one part in this many of the memory's budget, all of them together; one runs whatever it takes.
+/// The turns of password checks.
+static CHECKS: LazyLock<Turns> = LazyLock::new(|| {
+    Turns::new(
+        checks_max(),
+        MEMORY_SHARE,
+        "too many passwords wait to be checked",
+    )
+});
+/// Checks take at most one part in this many of the memory's budget, all of them together.
 const MEMORY_SHARE: u64 = 8;
-/// Maximum number of requests that wait for a check; more are refused (503).
-const WAITING_MAX: usize = 1024;
-/// Places of those that wait.
-static WAITING: Semaphore = Semaphore::const_new(WAITING_MAX);
 
 directives! {
     /// HTTP basic authentication.
@@ -64,13 +65,6 @@ httpcore::variables! {
 /// other work.
 fn checks_max() -> usize {
     cpu_pool::cores().div_ceil(2)
-}
-
-/// The places, of `all`, that a check of so many bytes takes: no more of its kind run at once than have room in `budget`.
-fn places(bytes: usize, budget: u64, all: usize) -> u32 {
-    let fitting = budget / MEMORY_SHARE / (bytes as u64).max(1);
-    let at_once = usize::try_from(fitting).unwrap_or(all).clamp(1, all);
-    u32::try_from(all.div_ceil(at_once)).unwrap_or(u32::MAX)
 }
 
 /// The credentials that the client sent.
@@ -187,24 +181,6 @@ fn append_user(said: &Credentials, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Waits until a password may be checked that takes so many places. A client that leaves makes room for those behind it.
-async fn wait_for_turn(
-    request: &Request,
-    places: u32,
-) -> Result<SemaphorePermit<'static>, Failure> {
-    let Ok(_place) = WAITING.try_acquire() else {
-        request.log(Level::Error, &|out| {
-            out.extend_from_slice(b"too many passwords wait to be checked");
-        });
-        return Err(Failure::new(503).with_header("Retry-After", Bytes::from_static(b"1")));
-    };
-    tokio::select! {
-        biased;
-        () = request.transport.peer_closed() => Err(Failure::new(CLIENT_CLOSED)),
-        turn = CHECKS.acquire_many(places) => Ok(turn.expect("it is never closed")),
-    }
-}
-
 /// Whether the password fits: remembered, or checked by the thread pool.
 async fn fits(request: &Request, said: &Credentials, stored: Bytes) -> Result<Password, Failure> {
     let proof = Proof::of(&said.user, &said.password, &stored);
@@ -214,11 +190,7 @@ async fn fits(request: &Request, said: &Credentials, stored: Bytes) -> Result<Pa
     }
     let begun = poll_timing::now_ns();
     let bytes = password::memory_bytes(&stored);
-    let places = places(bytes, memory::budget(), checks_max());
-    let turn = match CHECKS.try_acquire_many(places) {
-        Ok(turn) => turn,
-        Err(_) => Box::pin(wait_for_turn(request, places)).await?,
-    };
+    let turn = CHECKS.take(request, bytes).await?;
     // While this one waited, another request may have had the same password checked.
     if proven::is_known(&proof, now_ms()) {
         return Ok(Password::Remembered);
@@ -244,27 +216,4 @@ async fn fits(request: &Request, said: &Credentials, stored: Bytes) -> Result<Pa
         Ok(false) => Password::Wrong,
         Err(Unreadable) => Password::Unreadable,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_checks_run_at_once_as_have_room() {
-        const MIB: usize = 1 << 20;
-        for (bytes, budget_mib, all, at_once) in [
-            (0, 1, 16, 16),
-            (16 * MIB, 64 << 10, 16, 16),
-            (16 * MIB, 1024, 16, 8),
-            (16 * MIB, 700, 16, 4),
-            (16 * MIB, 64, 16, 1),
-            (128 * MIB, 192, 16, 1),
-            (128 * MIB, 192, 1, 1),
-        ] {
-            let places = places(bytes, budget_mib << 20, all) as usize;
-            assert_eq!(all / places, at_once, "{bytes} of {budget_mib} MiB");
-        }
-        assert_eq!(places(128 * MIB, u64::MAX, 16), 1);
-    }
 }

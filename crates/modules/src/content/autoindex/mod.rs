@@ -2,35 +2,42 @@
 
 pub(crate) mod listing;
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use config::{Flag, directives};
-use disk::{Errno, FileKind, StatErrors, memory};
+use disk::{Errno, FileKind, StatErrors};
 use logs::Level;
 use message::{Body, Method, uri};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use httpcore::files::path::{self, Mapped};
 use httpcore::outcome::Outcome;
 use httpcore::request::Request;
-use httpcore::request_body::CLIENT_CLOSED;
 use httpcore::{Failure, Response};
 
 use super::large_body;
+use crate::turns::Turns;
 use httpcore::files;
 use listing::{Entry, Html, Kind};
 
 /// Maximum number of bytes of a JSONP callback's name.
 pub const CALLBACK_MAX: usize = 128;
 
-/// Maximum number of directories that are listed at a time where memory has no room for more; others wait. With a budget of
-/// 4 GiB there is room for as many as the threads of pools can list, and none waits: not for one on a disk that stands.
+/// The turns of directories that are listed where memory has no room for all. With a budget of 4 GiB it has, and none waits: not
+/// for one on a disk that stands.
+static LISTINGS: LazyLock<Turns> = LazyLock::new(|| {
+    Turns::new(
+        LISTINGS_MAX,
+        MEMORY_SHARE,
+        "too many directories wait to be listed",
+    )
+});
+/// Maximum number of them at once.
 const LISTINGS_MAX: usize = 32;
-/// Their places. A listing takes several where there is room for fewer.
-static LISTINGS: Semaphore = Semaphore::const_new(LISTINGS_MAX);
-/// Bytes of a listing of 100 000 entries while it is made: the entries, and the page. (Measured.)
-const LISTING_BYTES: u64 = 32 << 20;
-/// Listings that are being made take at most one part in this many of the budget; one is made whatever it takes.
+/// Listings that are being made take at most one part in this many of the budget.
 const MEMORY_SHARE: u64 = 4;
+/// Bytes of a listing of 100 000 entries while it is made: the entries, and the page. (Measured.)
+const LISTING_BYTES: usize = 32 << 20;
 
 config::choices! {
     /// How a listing is written.
@@ -98,7 +105,10 @@ async fn list(request: &Request, charset: CharsetOf) -> Result<Response, Failure
     let uri = request.uri.clone();
     let is_call = callback.is_some();
     let utf8 = charset(request).is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8"));
-    let turn = wait_for_turn(request).await?;
+    let turn = match LISTINGS.all_have_room(LISTING_BYTES) {
+        true => None,
+        false => Some(LISTINGS.take(request, LISTING_BYTES).await?),
+    };
     let write = move |found: disk::Listing| {
         // A request that is given up meanwhile makes no room for another listing.
         let _turn = turn;
@@ -174,25 +184,6 @@ pub(super) fn log_left_out(request: &Request, path: &[u8], name: &[u8], errno: E
     files::log_error(request, Level::Crit, &error, &path);
 }
 
-/// Waits until a directory may be listed. A client that leaves makes room for those behind it.
-async fn wait_for_turn(request: &Request) -> Result<Option<SemaphorePermit<'static>>, Failure> {
-    let Some(places) = places(memory::budget()) else {
-        return Ok(None);
-    };
-    tokio::select! {
-        biased;
-        turn = LISTINGS.acquire_many(places) => Ok(Some(turn.expect("it is never closed"))),
-        () = request.transport.peer_closed() => Err(Failure::new(CLIENT_CLOSED)),
-    }
-}
-
-/// The places that a listing takes. `None`: all have room.
-fn places(budget: u64) -> Option<u32> {
-    let at_once = budget / MEMORY_SHARE / LISTING_BYTES;
-    let at_once = usize::try_from(at_once).unwrap_or(LISTINGS_MAX);
-    (at_once < LISTINGS_MAX).then(|| (LISTINGS_MAX / at_once.max(1)) as u32)
-}
-
 fn entry(entry: disk::DirEntry) -> Entry {
     let kind = match entry.meta.kind {
         FileKind::Directory => Kind::Directory,
@@ -241,24 +232,4 @@ pub fn failure(request: &Request, error: &disk::Error, path: &[u8]) -> Failure {
     };
     files::log_error(request, level, error, path);
     Failure::new(status)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn as_many_directories_are_listed_at_once_as_have_room() {
-        const MIB: u64 = 1 << 20;
-        for (budget_mib, places_of_one) in [
-            (48, Some(32)),
-            (256, Some(16)),
-            (1024, Some(4)),
-            (4000, Some(1)),
-            (4096, None),
-        ] {
-            assert_eq!(places(budget_mib * MIB), places_of_one, "{budget_mib}");
-        }
-        assert_eq!(places(u64::MAX), None);
-    }
 }

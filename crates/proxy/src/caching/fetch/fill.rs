@@ -451,8 +451,8 @@ impl FillContext {
         tokio::join!(come, save);
     }
 
-    /// Hands on the origin's body; the number of its bytes if that was all of it. A slow disk does not hold it back for long, and a silent origin is
-    /// left as soon as the rest is not needed.
+    /// Hands on the origin's body; the number of its bytes if that was all of it. A slow disk does not hold it back for
+    /// long, and a silent origin is left as soon as the rest is not needed.
     async fn pump(&self, filler: &Filler, mut body: UpstreamBody) -> Option<u64> {
         let (mut patience, mut len) = (DISK_PATIENCE, 0);
         loop {
